@@ -1,0 +1,92 @@
+"""Keys, names, queues and tenants: what may be stored and indexed, and how a key is computed."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ultimate_jobs.errors import IdempotencyRequired, JobKeyInvalid, JobOptionInvalid
+
+# In UTF-8 bytes. name + tenant + key share one btree entry, which holds at most 2704.
+MAX_BYTES = {"name": 255, "queue": 127, "tenant": 255, "key": 1024}
+
+KeyFunction = Callable[[Mapping[str, Any]], str]
+
+
+def check_text(job: str, what: str, value: object) -> str:
+    """Return a name, queue, tenant or key that can be stored as it is.
+
+    Raises:
+        JobKeyInvalid: it is no text, is empty, is too long, or holds NUL or half a surrogate pair.
+    """
+    if not isinstance(value, str):
+        raise _refused(job, what, f"is {type(value).__name__}, not str", f"make the {what} a str")
+    if not value:
+        raise _refused(job, what, "is empty", f"give the {what} at least one character")
+    if "\x00" in value:
+        raise _refused(job, what, "contains a NUL character", f"remove it from the {what}")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise _refused(
+            job, what, "contains half of a surrogate pair", f"remove it from the {what}"
+        ) from None
+    if size > MAX_BYTES[what]:
+        raise _refused(
+            job,
+            what,
+            f"is {size} bytes of UTF-8 and the limit is {MAX_BYTES[what]}",
+            f"shorten the {what}, for example to hashlib.sha256(value).hexdigest()",
+        )
+    return value
+
+
+def key_function(job: str, key: object, parameters: tuple[str, ...]) -> KeyFunction:
+    """Return what computes the key of validated inputs.
+
+    Args:
+        key: a format string over the inputs, or a callable that takes them by name.
+
+    Raises:
+        IdempotencyRequired: there is no key.
+        JobOptionInvalid: it is neither, or it names what is no input.
+    """
+    if key is None or key == "":
+        raise IdempotencyRequired(job=job, parameters=parameters)
+    if isinstance(key, str):
+        _check_fields(job, key, parameters)
+        template = key
+        return lambda inputs: template.format(**inputs)
+    if callable(key):
+        return lambda inputs: key(**inputs)
+    raise JobOptionInvalid(
+        option="key",
+        problem=f'of job "{job}" is {type(key).__name__}, neither a format string nor a callable',
+        fix=f'declare it as @job(key="{job.rsplit(".", 1)[-1]}")',
+    )
+
+
+def _check_fields(job: str, template: str, parameters: tuple[str, ...]) -> None:
+    try:
+        names = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+    except ValueError as error:
+        raise JobOptionInvalid(
+            option="key", problem=f'of job "{job}" is no format string: {error}',
+            fix='write it like "invoice:{invoice_id}"',
+        ) from None
+    for name in names:
+        root = name.split(".", 1)[0].split("[", 1)[0]
+        if root not in parameters:
+            raise JobOptionInvalid(
+                option="key",
+                problem=f'of job "{job}" names "{root}", which is none of its inputs '
+                f"({', '.join(parameters) or 'it has none'})",
+                fix=f'write it over the inputs, like "job:{{{parameters[0]}}}"'
+                if parameters
+                else f'write it without braces: key="{job.rsplit(".", 1)[-1]}"',
+            )
+
+
+def _refused(job: str, what: str, problem: str, fix: str) -> JobKeyInvalid:
+    return JobKeyInvalid(job=job, what=what, problem=problem, fix=fix)

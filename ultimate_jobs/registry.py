@@ -1,0 +1,113 @@
+"""Name -> declared job. Declaring fills it; workers, screens and checks read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import Any
+
+from ultimate_jobs.errors import JobNameTaken, JobUnknown
+from ultimate_jobs.payload import InputSchema
+from ultimate_jobs.retry import Retry
+
+
+@dataclass(frozen=True, slots=True)
+class JobDefinition:
+    """What a declaration says, without the handle that enqueues it.
+
+    Attributes:
+        key_for: computes the idempotency key from the validated inputs.
+        is_async: the function is an ``async def``.
+    """
+
+    name: str
+    func: Callable[..., Any]
+    key_for: Callable[[Mapping[str, Any]], str]
+    schema: InputSchema
+    queue: str
+    retry: Retry
+    priority: int = 0
+    is_async: bool = False
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Where the function stands, as ``module:qualname``."""
+        return f"{self.func.__module__}:{self.func.__qualname__}"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the public projection; neither the key nor an input appears in it."""
+        return {
+            "name": self.name,
+            "queue": self.queue,
+            "retry": {"attempts": self.retry.attempts, "backoff": self.retry.backoff_name},
+            # Steps are chosen while a body runs, so no declaration knows them.
+            "steps": [],
+            "idempotent": callable(self.key_for),
+        }
+
+
+@dataclass
+class _Store:
+    jobs: dict[str, JobDefinition] = field(default_factory=dict)
+    lock: RLock = field(default_factory=RLock)
+
+
+_store = _Store()
+
+
+def register_job(definition: JobDefinition) -> None:
+    """Add a declaration under its name and its aliases.
+
+    A module that is imported again (autoreload) replaces its own declaration.
+
+    Raises:
+        JobNameTaken: another function declares one of the names.
+    """
+    with _store.lock:
+        for name in (definition.name, *definition.aliases):
+            present = _store.jobs.get(name)
+            if present is not None and present.place != definition.place:
+                raise JobNameTaken(name=name, first=present.place, second=definition.place)
+        for name in (definition.name, *definition.aliases):
+            _store.jobs[name] = definition
+
+
+def find_job(name: str) -> JobDefinition:
+    """Return the declaration of a name or alias.
+
+    Raises:
+        JobUnknown: nothing here declares it.
+    """
+    definition = _store.jobs.get(name)
+    if definition is None:
+        raise JobUnknown(name=name, known=declared_names())
+    return definition
+
+
+def declared_names() -> tuple[str, ...]:
+    """Return every name a worker of this process can run, aliases included, sorted."""
+    with _store.lock:
+        return tuple(sorted(_store.jobs))
+
+
+def declared_jobs() -> list[JobDefinition]:
+    """Return each declaration once, sorted by name."""
+    with _store.lock:
+        return [job for name, job in sorted(_store.jobs.items()) if name == job.name]
+
+
+@contextmanager
+def isolated_registry() -> Iterator[None]:
+    """Give a test a registry of its own; what was declared before is back afterwards."""
+    with _store.lock:
+        before = dict(_store.jobs)
+        _store.jobs.clear()
+    try:
+        yield
+    finally:
+        with _store.lock:
+            _store.jobs.clear()
+            _store.jobs.update(before)
