@@ -7,13 +7,14 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, TypedDict, get_type_hints
+from typing import Any, NotRequired, get_type_hints
 
 from django.db.models import Model
 from django.db.models.query import QuerySet
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import PydanticSerializationError, to_json
+from typing_extensions import TypedDict
 
 from ultimate_jobs.errors import (
     JobInputInvalid,

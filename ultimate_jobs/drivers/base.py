@@ -46,6 +46,11 @@ class Driver(Protocol):
     supports_processes: ClassVar[bool]
 
     @property
+    def alias(self) -> str | None:
+        """The database alias that holds the jobs; ``None`` where no database does."""
+        ...
+
+    @property
     def introspection(self) -> Introspection: ...
 
     @property
@@ -83,6 +88,14 @@ class Driver(Protocol):
 
     def cancel(self, ids: Sequence[UUID], *, tenant: TenantScope, by: str) -> list[CancelAnswer]:
         """End waiting jobs as ``cancelled``, ask running ones to stop."""
+        ...
+
+    def at(self, alias: str) -> Driver:
+        """Return a driver over another database alias.
+
+        Raises:
+            DriverUnsupported: the jobs are in no database.
+        """
         ...
 
     def close(self) -> None:

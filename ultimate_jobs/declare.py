@@ -1,0 +1,213 @@
+"""@job: a function with its options, and the handle that enqueues it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from asgiref.sync import sync_to_async
+
+from ultimate_jobs import conf, registry
+from ultimate_jobs.errors import JobInputInvalid, JobOptionInvalid, JobSignatureInvalid
+from ultimate_jobs.identity import check_text, key_function
+from ultimate_jobs.payload import InputSchema
+from ultimate_jobs.registry import JobDefinition
+from ultimate_jobs.retry import Retry
+from ultimate_jobs.services import jobs
+from ultimate_jobs.services.handles import RunHandle
+from ultimate_jobs.services.options import EnqueueOptions, check_priority
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BodyKey = str | Callable[..., str]
+
+
+class Job(Generic[P, R]):
+    """A declared job: enqueue it, or call it like the function it was.
+
+    ``using()`` carries options, ``enqueue()`` carries inputs.
+    """
+
+    def __init__(
+        self,
+        definition: JobDefinition,
+        func: Callable[Concatenate[Any, P], R],
+        options: EnqueueOptions | None = None,
+    ) -> None:
+        self.definition = definition
+        self._func = func
+        self._options = options or EnqueueOptions()
+        update_wrapper(self, func)
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    def __call__(self, ctx: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the body here, without a queue."""
+        return self._func(ctx, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.name}>"
+
+    def using(self, **options: Any) -> Job[P, R]:
+        """Return a handle with some options replaced.
+
+        Args:
+            tenant: the tenant whose namespace the key lives in; ``""`` means none.
+            run_after: an aware datetime, or a timedelta from the database's now.
+            priority: -100 to 100, higher first.
+            queue: another queue than the declared one.
+            alias: the database connection to write on.
+            on_conflict: ``existing`` answers the live job, ``error`` raises ``JobDuplicate``,
+                ``rerun`` makes exactly one more run follow a running one.
+            traceparent: a W3C trace context to continue.
+
+        Raises:
+            JobOptionInvalid, JobKeyInvalid: an option is unknown, or of the wrong type or range.
+        """
+        known = EnqueueOptions.__dataclass_fields__
+        for option in options:
+            if option not in known:
+                raise JobOptionInvalid(
+                    option=option,
+                    problem=f"is none that using() takes: {', '.join(known)}",
+                    fix=f'call {self.name.rsplit(".", 1)[-1]}.using(tenant="...")',
+                )
+        return Job(self.definition, self._func, self._options.updated(self.name, options))
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> RunHandle:
+        """Ask for one run, in the caller's own transaction.
+
+        Raises:
+            JobInputInvalid, JobPayloadInvalid, JobPayloadTooLarge, JobKeyInvalid: nothing was
+                written, and the caller's transaction is still usable.
+            JobDuplicate: with ``on_conflict="error"``.
+            EnqueueSerialization: above READ COMMITTED; run the transaction again.
+            EnqueueAliasAmbiguous: name the connection with ``using(alias=)``.
+        """
+        inputs = self._inputs(args, kwargs)
+        return jobs.enqueue(self.definition, self._options, [inputs])[0]
+
+    def enqueue_many(self, inputs: Iterable[Mapping[str, Any]]) -> list[RunHandle]:
+        """Ask for one run per mapping of inputs, one round trip per thousand.
+
+        A key that is held, or that comes twice, is answered and not an error. More than a
+        thousand are one transaction.
+
+        Raises:
+            As ``enqueue``; one refused input refuses all before anything is written.
+        """
+        return jobs.enqueue(self.definition, self._options, inputs)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> RunHandle:
+        """The async twin of ``enqueue``."""
+        return await sync_to_async(self.enqueue)(*args, **kwargs)
+
+    async def aenqueue_many(self, inputs: Iterable[Mapping[str, Any]]) -> list[RunHandle]:
+        """The async twin of ``enqueue_many``."""
+        return await sync_to_async(self.enqueue_many)(inputs)
+
+    def describe(self) -> dict[str, Any]:
+        """Return ``{name, queue, retry, steps, idempotent}``; never the key nor an input."""
+        return self.definition.describe()
+
+    def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        names = self.definition.schema.parameters
+        if len(args) > len(names):
+            problem = f"input: {len(args)} positional inputs for {len(names)} parameters"
+            raise JobInputInvalid(job=self.name, problems=[problem])
+        given = dict(zip(names, args, strict=False))
+        twice = sorted(set(given) & set(kwargs))
+        if twice:
+            raise JobInputInvalid(job=self.name, problems=[f"{twice[0]}: given twice"])
+        return {**given, **kwargs}
+
+
+def job(
+    *,
+    key: BodyKey | None = None,
+    name: str | None = None,
+    queue: str | None = None,
+    retry: Retry | None = None,
+    priority: int = 0,
+    aliases: Sequence[str] = (),
+) -> Callable[[Callable[Concatenate[Any, P], R]], Job[P, R]]:
+    """Declare a function as a job.
+
+    Args:
+        key: a format string over the inputs, or a callable that takes them by name. Among the live
+            jobs of one name and tenant a key exists once.
+        name: the stored name; by default ``module.function``.
+        queue: by default the setting ``DEFAULT_QUEUE``.
+        retry: by default ``Retry()``.
+        priority: -100 to 100, higher first.
+        aliases: earlier names, under which queued jobs still run here.
+
+    Raises:
+        IdempotencyRequired: there is no key.
+        JobSignatureInvalid, JobOptionInvalid, JobKeyInvalid: the declaration cannot work.
+        JobNameTaken: another function has the name.
+    """
+
+    def declare(func: Callable[Concatenate[Any, P], R]) -> Job[P, R]:
+        stored_name = name if name is not None else _default_name(func)
+        definition = _define(
+            func, stored_name, key, queue, Retry() if retry is None else retry, priority, aliases
+        )
+        registry.register_job(definition)
+        return Job(definition, func)
+
+    return declare
+
+
+def _define(
+    func: Callable[..., Any],
+    name: str,
+    key: BodyKey | None,
+    queue: str | None,
+    retry: Retry,
+    priority: int,
+    aliases: Sequence[str],
+) -> JobDefinition:
+    check_text(name, "name", name)
+    schema = InputSchema(job=name, func=func)
+    return JobDefinition(
+        name=name,
+        func=func,
+        key_for=key_function(name, key, schema.parameters),
+        schema=schema,
+        queue=check_text(name, "queue", conf.settings().default_queue if queue is None else queue),
+        retry=_check_retry(name, retry),
+        priority=check_priority(name, priority),
+        is_async=inspect.iscoroutinefunction(func),
+        aliases=tuple(check_text(name, "name", alias) for alias in aliases),
+    )
+
+
+def _default_name(func: Callable[..., Any]) -> str:
+    if not inspect.isfunction(func):
+        raise JobSignatureInvalid(
+            job=repr(func),
+            problem=f"a job is a function, and this is a {type(func).__name__}",
+            fix="decorate a plain function at module level",
+        )
+    return f"{func.__module__}.{func.__qualname__}"
+
+
+def _check_retry(name: str, retry: object) -> Retry:
+    if isinstance(retry, Retry):
+        return retry
+    raise JobOptionInvalid(
+        option="retry",
+        problem=f'of job "{name}" is {type(retry).__name__}, not Retry',
+        fix="declare it as @job(retry=Retry(attempts=3), ...)",
+    )
+
+
+def describe() -> list[dict[str, Any]]:
+    """Return the public projection of every declared job, sorted by name."""
+    return [definition.describe() for definition in registry.declared_jobs()]

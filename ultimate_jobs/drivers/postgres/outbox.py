@@ -1,0 +1,48 @@
+"""Staging on PostgreSQL: a row in the caller's own transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ultimate_jobs.drivers.postgres.statements import schema_errors
+from ultimate_jobs.ids import new_id
+from ultimate_jobs.models import OutboxMessage
+from ultimate_jobs.types import EnqueueRequest
+
+ENQUEUE_TOPIC = "ultimate_jobs.enqueue"
+
+
+class PostgresOutbox:
+    """Writes to whichever alias holds the caller's transaction."""
+
+    def stage_enqueue(self, requests: Sequence[EnqueueRequest], *, alias: str) -> None:
+        with schema_errors(alias):
+            OutboxMessage.objects.using(alias).bulk_create(
+                OutboxMessage(
+                    message_id=new_id(),
+                    topic=ENQUEUE_TOPIC,
+                    tenant_id=request.tenant,
+                    payload=_message(request),
+                )
+                for request in requests
+            )
+
+
+def _message(request: EnqueueRequest) -> dict[str, Any]:
+    return {
+        "id": str(request.id),
+        "run_id": str(request.run_id),
+        "name": request.name,
+        "queue": request.queue,
+        "tenant": request.tenant,
+        "key": request.key,
+        "payload": json.loads(request.payload),
+        "priority": request.priority,
+        "max_attempts": request.max_attempts,
+        "run_after": request.run_after.isoformat() if request.run_after else None,
+        "delay_ms": request.delay_ms,
+        "traceparent": request.traceparent,
+        "enqueued_by": request.enqueued_by,
+    }

@@ -1,0 +1,79 @@
+"""Runs the named statements on one alias, and says in words when the schema does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.utils import DatabaseError, IntegrityError
+
+from ultimate_jobs.errors import JobsSchema
+from ultimate_jobs.models.job import SUPERSEDED_KEY_INDEXES
+from ultimate_jobs.sql import statement
+from ultimate_jobs.types import ANY_TENANT, TenantScope
+
+_MISSING = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.UndefinedColumn,
+    psycopg.errors.UndefinedFunction,
+)
+
+
+class Statements:
+    """The named statements of ``sql/``, pinned to one alias so that no router reads a replica."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    @property
+    def connection(self) -> BaseDatabaseWrapper:
+        return connections[self.alias]
+
+    def rows(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows, or an empty list where it returns none.
+
+        Raises:
+            JobsSchema: the database lacks what this release needs, or keeps an index that it
+                replaced.
+        """
+        with schema_errors(self.alias), self.connection.cursor() as cursor:
+            cursor.execute(statement(name), params)
+            return cursor.fetchall() if cursor.description else []
+
+
+@contextmanager
+def schema_errors(alias: str) -> Iterator[None]:
+    """Turn the database's complaint about a missing or superseded object into ``JobsSchema``."""
+    try:
+        yield
+    except IntegrityError as error:
+        constraint = _constraint(error)
+        if constraint not in SUPERSEDED_KEY_INDEXES:
+            raise
+        detail = f"the superseded index {constraint} is still enforced"
+        raise JobsSchema(detail=detail, alias=alias) from error
+    except DatabaseError as error:
+        cause = error.__cause__
+        if isinstance(cause, psycopg.errors.InvalidColumnReference):
+            detail = "the unique index of live keys is missing"
+        elif isinstance(cause, _MISSING):
+            detail = str(cause).split("\n", 1)[0]
+        else:
+            raise
+        raise JobsSchema(detail=detail, alias=alias) from error
+
+
+def _constraint(error: IntegrityError) -> str | None:
+    cause = error.__cause__
+    return cause.diag.constraint_name if isinstance(cause, psycopg.Error) else None
+
+
+def scope(tenant: TenantScope) -> dict[str, Any]:
+    """Return the two parameters by which statements restrict to a tenant."""
+    if tenant is ANY_TENANT:
+        return {"any_tenant": True, "tenant": None}
+    return {"any_tenant": False, "tenant": tenant}

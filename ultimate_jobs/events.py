@@ -1,0 +1,48 @@
+"""Every event name and what it tells; one ``emit``, to which logs and metrics subscribe."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+logger = logging.getLogger("ultimate_jobs")
+
+Subscriber = Callable[[str, dict[str, Any]], None]
+
+# name -> (logging level, what happened). Facts never hold a payload, a key or an error's text.
+EVENTS: dict[str, tuple[int, str]] = {
+    "jobs.worker.started": (logging.INFO, "a worker took its lease and begins to claim"),
+    "jobs.worker.stopping": (logging.INFO, "a worker stops claiming"),
+    "jobs.worker.stopped": (logging.INFO, "a worker gave its lease back"),
+    "jobs.worker.handed_back": (logging.INFO, "unstarted or unfinished jobs went back, uncounted"),
+    "jobs.worker.lease_lost": (logging.ERROR, "a worker's lease ended before it was renewed"),
+    "jobs.worker.database_error": (logging.WARNING, "a statement failed and will be tried again"),
+    "jobs.attempt.failed": (logging.WARNING, "an attempt failed and the job will be retried"),
+    "jobs.attempt.dead": (logging.ERROR, "a job used up its attempts"),
+    "jobs.attempt.cancelled": (logging.INFO, "a running job stopped because it was cancelled"),
+    "jobs.claim.lost": (logging.ERROR, "a late write was refused: the claim is another's now"),
+    "jobs.rescued": (logging.WARNING, "jobs of an expired worker went back to the queue"),
+}
+
+_subscribers: list[Subscriber] = []
+
+
+def subscribe(subscriber: Subscriber) -> None:
+    """Call ``subscriber(name, facts)`` at each event, in the thread that emits it."""
+    _subscribers.append(subscriber)
+
+
+def emit(name: str, **facts: Any) -> None:
+    """Tell every subscriber; one that raises is logged and stops no other.
+
+    Raises:
+        KeyError: the event is not declared in ``EVENTS``.
+    """
+    if name not in EVENTS:
+        raise KeyError(name)
+    for subscriber in _subscribers:
+        try:
+            subscriber(name, facts)
+        except Exception:
+            logger.exception("an event subscriber failed", extra={"event": name})

@@ -1,0 +1,1 @@
+"""Subscribers to events: logs now; metrics and traces join here."""

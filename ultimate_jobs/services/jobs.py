@@ -1,0 +1,174 @@
+"""The verbs of jobs: enqueue, get, cancel, retry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from ultimate_jobs import conf
+from ultimate_jobs.drivers import current_driver
+from ultimate_jobs.drivers.base import Driver
+from ultimate_jobs.errors import JobNotFound
+from ultimate_jobs.identity import check_text
+from ultimate_jobs.ids import new_id
+from ultimate_jobs.registry import JobDefinition
+from ultimate_jobs.services.context import current_context
+from ultimate_jobs.services.handles import RunHandle
+from ultimate_jobs.services.options import EnqueueOptions
+from ultimate_jobs.services.placement import Way, place
+from ultimate_jobs.states import JobState
+from ultimate_jobs.types import (
+    CancelAnswer,
+    CancelOutcome,
+    EnqueueAnswer,
+    EnqueueRequest,
+    JobRecord,
+    OnConflict,
+    TenantScope,
+)
+
+
+def enqueue(
+    definition: JobDefinition, options: EnqueueOptions, inputs: Iterable[Mapping[str, Any]]
+) -> list[RunHandle]:
+    """Ask for one run per mapping of inputs; the answers come in the same order.
+
+    Every input is checked before anything is written.
+
+    Raises:
+        JobInputInvalid, JobPayloadInvalid, JobPayloadTooLarge, JobKeyInvalid: one is refused.
+        JobDuplicate: a key is held and ``on_conflict`` is ``error``.
+        EnqueueSerialization, EnqueueAliasAmbiguous, JobsSchema: see their pages.
+    """
+    requests = [_request(definition, options, one) for one in inputs]
+    if not requests:
+        return []
+    driver = current_driver()
+    placement = place(driver, job=definition.name, alias=options.alias)
+    if placement.way is Way.DIRECT:
+        answers = driver.enqueue(requests, on_conflict=options.on_conflict)
+    elif placement.way is Way.STAGED:
+        answers = _stage(driver, requests, str(placement.alias))
+    else:
+        answers = _on_commit(driver, requests, options.on_conflict, str(placement.alias))
+    return [RunHandle.of(answer) for answer in answers]
+
+
+def get(job_id: UUID | str, *, tenant: TenantScope) -> JobRecord:
+    """Return one job.
+
+    Args:
+        tenant: ``None`` looks among the tenantless jobs only; ``ANY_TENANT`` everywhere.
+
+    Raises:
+        JobNotFound: the tenant has no such id.
+    """
+    record = current_driver().introspection.get(_uuid(job_id), tenant=tenant)
+    if record is None:
+        raise JobNotFound(job_id=job_id)
+    return record
+
+
+def cancel(job_id: UUID | str, *, tenant: TenantScope, by: str = "app") -> CancelAnswer:
+    """Cancel a job: a waiting one at once, a running one at its next check.
+
+    Args:
+        tenant: as for ``get``.
+        by: who asks, for the job's history.
+
+    Raises:
+        JobNotFound: the tenant has no such id.
+    """
+    answer = current_driver().cancel([_uuid(job_id)], tenant=tenant, by=by)[0]
+    if answer.outcome is CancelOutcome.NOT_FOUND:
+        raise JobNotFound(job_id=job_id)
+    return answer
+
+
+def retry(
+    job_id: UUID | str, *, tenant: TenantScope, fresh: bool = False, by: str = "app"
+) -> JobRecord:
+    """Bring a dead or cancelled job back under its id, run and key, with all attempts anew.
+
+    Args:
+        fresh: start a new run under the same job; the only retry of a completed one.
+
+    Raises:
+        JobNotFound: the tenant has no such id.
+        JobStateRefused: it is live, or completed and ``fresh`` was not asked.
+        JobDuplicate: a live job holds its key; nothing was changed.
+    """
+    return current_driver().introspection.retry(
+        _uuid(job_id), tenant=tenant, by=by, fresh_run_id=new_id() if fresh else None
+    )
+
+
+def _request(
+    definition: JobDefinition, options: EnqueueOptions, inputs: Mapping[str, Any]
+) -> EnqueueRequest:
+    values = definition.schema.load(inputs)
+    payload = definition.schema.dump(values, max_bytes=conf.settings().max_payload_bytes)
+    run_after, delay_ms = _timing(options.run_after)
+    context = current_context()
+    return EnqueueRequest(
+        id=new_id(),
+        run_id=new_id(),
+        name=definition.name,
+        queue=options.queue or definition.queue,
+        tenant=options.tenant,
+        key=check_text(definition.name, "key", definition.key_for(values)),
+        payload=payload,
+        priority=definition.priority if options.priority is None else options.priority,
+        max_attempts=definition.retry.attempts,
+        run_after=run_after,
+        delay_ms=delay_ms,
+        traceparent=options.traceparent or (context.traceparent if context else None),
+        enqueued_by=f"job:{context.job_id}" if context else None,
+    )
+
+
+def _timing(run_after: datetime | timedelta | None) -> tuple[datetime | None, int]:
+    """A timedelta is added by the database, whose clock alone decides what is due."""
+    if isinstance(run_after, timedelta):
+        return None, max(0, round(run_after.total_seconds() * 1000))
+    return run_after, 0
+
+
+def _stage(driver: Driver, requests: Sequence[EnqueueRequest], alias: str) -> list[EnqueueAnswer]:
+    driver.outbox.stage_enqueue(requests, alias=alias)
+    return [_unknown_yet(request) for request in requests]
+
+
+def _on_commit(
+    driver: Driver, requests: Sequence[EnqueueRequest], on_conflict: OnConflict, alias: str
+) -> list[EnqueueAnswer]:
+    # robust: a refusal after the commit must not keep the app's own callbacks from running.
+    transaction.on_commit(
+        partial(driver.enqueue, requests, on_conflict=on_conflict), using=alias, robust=True
+    )
+    return [_unknown_yet(request) for request in requests]
+
+
+def _unknown_yet(request: EnqueueRequest) -> EnqueueAnswer:
+    delayed = request.run_after is not None or request.delay_ms > 0
+    return EnqueueAnswer(
+        id=request.id,
+        run_id=request.run_id,
+        deduped=None,
+        state=JobState.DELAYED if delayed else JobState.READY,
+        same_input=None,
+    )
+
+
+def _uuid(job_id: UUID | str) -> UUID:
+    if isinstance(job_id, UUID):
+        return job_id
+    try:
+        return UUID(job_id)
+    except ValueError:
+        raise JobNotFound(job_id=job_id) from None

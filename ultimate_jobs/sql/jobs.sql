@@ -1,0 +1,457 @@
+-- The statements of x_jobs.
+--
+-- Time is x_now() everywhere. States are literals, because a bound parameter would keep the
+-- planner from proving that a partial index applies.
+--
+-- Lock order. Whoever may wait for a row (enqueue, its share locks, cancel) takes rows in the order
+-- of (name, tenant, key) by code point. Whoever works in bulk for a worker (claim, ack, nack,
+-- rescue) never waits: it skips what is locked and comes again. So no two of them can deadlock.
+
+-- name: enqueue_one
+-- One row and one round trip. Arbiter: x_jobs_name_tenant_idempotency_live_idx, spelled exactly.
+-- Above READ COMMITTED a conflict with a row the snapshot cannot see would abort the caller's
+-- transaction, so there it inserts nothing and the slow path takes a savepoint first.
+insert into x_jobs (
+    id, run_id, name, queue, tenant_id, idempotency_key, payload, priority, max_attempts,
+    state, run_at, due_at, created_at, updated_at, traceparent, enqueued_by)
+select
+    %(id)s::uuid, %(run_id)s::uuid, %(name)s::text, %(queue)s::text, %(tenant)s::text,
+    %(key)s::text, %(payload)s::jsonb, %(priority)s::smallint, %(max_attempts)s::integer,
+    case when due.at > x_now() then 'delayed' else 'ready' end, due.at, due.at, x_now(), x_now(),
+    %(traceparent)s::text, %(enqueued_by)s::text
+from (
+    select greatest(
+        coalesce(%(run_after)s::timestamptz, x_now() + %(delay_ms)s::bigint * interval '1 ms'),
+        x_now()) as at
+) due
+where %(any_isolation)s::boolean or current_setting('transaction_isolation') = 'read committed'
+on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
+    where state in ('ready', 'delayed', 'running', 'suspended')
+    do nothing
+returning id, run_id, state;
+
+-- name: enqueue_many
+-- A thousand rows and one round trip, in the order given: the caller sorts by (name, tenant, key),
+-- so that two batches take their keys in one order. A key twice in one list inserts once.
+insert into x_jobs (
+    id, run_id, name, queue, tenant_id, idempotency_key, payload, priority, max_attempts,
+    state, run_at, due_at, created_at, updated_at, traceparent, enqueued_by)
+select
+    r.id, r.run_id, r.name, r.queue, r.tenant, r.key, r.payload::jsonb, r.priority,
+    r.max_attempts, case when due.at > x_now() then 'delayed' else 'ready' end, due.at, due.at,
+    x_now(), x_now(), r.traceparent, r.enqueued_by
+from unnest(
+    %(id)s::uuid[], %(run_id)s::uuid[], %(name)s::text[], %(queue)s::text[], %(tenant)s::text[],
+    %(key)s::text[], %(payload)s::text[], %(priority)s::smallint[], %(max_attempts)s::integer[],
+    %(run_after)s::timestamptz[], %(delay_ms)s::bigint[], %(traceparent)s::text[],
+    %(enqueued_by)s::text[]
+) as r(
+    id, run_id, name, queue, tenant, key, payload, priority, max_attempts, run_after, delay_ms,
+    traceparent, enqueued_by)
+cross join lateral (
+    select greatest(
+        coalesce(r.run_after, x_now() + r.delay_ms * interval '1 ms'), x_now()) as at
+) due
+where %(any_isolation)s::boolean or current_setting('transaction_isolation') = 'read committed'
+on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
+    where state in ('ready', 'delayed', 'running', 'suspended')
+    do nothing
+returning id, run_id, state;
+
+-- name: isolation
+select current_setting('transaction_isolation');
+
+-- name: share_waiting
+-- A caller that changed data and then deduped keeps the waiting job from being claimed until it
+-- commits: claims skip a share-locked row. The predicate is the index's, so that it is used.
+select j.id, j.run_id, j.state, asked.position, j.payload = asked.payload::jsonb as same_input
+from unnest(%(name)s::text[], %(tenant)s::text[], %(key)s::text[], %(payload)s::text[])
+    with ordinality as asked(name, tenant, key, payload, position)
+join x_jobs j
+    on j.name = asked.name
+    and coalesce(j.tenant_id, '') = coalesce(asked.tenant, '')
+    and j.idempotency_key = asked.key
+where j.state in ('ready', 'delayed', 'running', 'suspended')
+    and j.state <> 'running'
+order by asked.position
+for share of j;
+
+-- name: find_running
+-- Not locked: the worker's ack must not wait for the caller's commit.
+select j.id, j.run_id, j.state, asked.position, j.payload = asked.payload::jsonb as same_input
+from unnest(%(name)s::text[], %(tenant)s::text[], %(key)s::text[], %(payload)s::text[])
+    with ordinality as asked(name, tenant, key, payload, position)
+join x_jobs j
+    on j.name = asked.name
+    and coalesce(j.tenant_id, '') = coalesce(asked.tenant, '')
+    and j.idempotency_key = asked.key
+where j.state in ('ready', 'delayed', 'running', 'suspended')
+    and j.state = 'running';
+
+-- name: request_rerun
+-- Kept on the running row, and the row stays locked until the caller commits, so the run cannot end
+-- in between unseen: its ack skips the row and comes again. The trigger run_again inserts the
+-- follow-up in whatever statement ends the run.
+update x_jobs j
+set rerun = jsonb_build_object(
+        'id', %(id)s::uuid, 'run_id', %(run_id)s::uuid, 'queue', %(queue)s::text,
+        'payload', %(payload)s::jsonb, 'priority', %(priority)s::smallint,
+        'max_attempts', %(max_attempts)s::integer,
+        'run_at', greatest(
+            coalesce(%(run_after)s::timestamptz, x_now() + %(delay_ms)s::bigint * interval '1 ms'),
+            x_now()),
+        'traceparent', %(traceparent)s::text, 'enqueued_by', %(enqueued_by)s::text),
+    updated_at = x_now()
+where j.name = %(name)s::text
+    and coalesce(j.tenant_id, '') = coalesce(%(tenant)s::text, '')
+    and j.idempotency_key = %(key)s::text
+    and j.state in ('ready', 'delayed', 'running', 'suspended')
+    and j.state = 'running'
+returning j.id, j.run_id, j.state, j.payload = %(payload)s::jsonb as same_input;
+
+-- name: open_queues
+-- How many jobs of which queue a fair claim over several queues would take. Unlocked: it only
+-- spreads the limit, and the claim looks again. One index descent per queue.
+select picked.queue, count(*)::integer
+from (
+    select q.queue
+    from unnest(%(queues)s::text[]) as q(queue)
+    cross join lateral (
+        (select j.priority, j.due_at, j.id
+         from x_jobs j
+         where j.state = 'ready' and j.queue = q.queue
+             and j.due_at <= x_now() and j.run_at <= x_now() and j.name = any(%(names)s::text[])
+         order by j.priority desc, j.due_at, j.id
+         limit %(limit)s)
+        union all
+        (select j.priority, j.due_at, j.id
+         from x_jobs j
+         where j.state in ('delayed', 'suspended') and j.queue = q.queue
+             and j.run_at <= x_now() and j.name = any(%(names)s::text[])
+         order by j.run_at, j.id
+         limit %(limit)s)
+    ) due
+    order by due.priority desc, due.due_at, due.id
+    limit %(limit)s
+) picked
+group by picked.queue;
+
+-- name: queues_with_work
+-- The distinct queues of the two partial claim indexes, by skipping from value to value: the cost
+-- is one descent per queue, whatever the backlog.
+with recursive ready(queue) as (
+    (select queue from x_jobs where state = 'ready' order by queue limit 1)
+    union all
+    select (select j.queue from x_jobs j
+            where j.state = 'ready' and j.queue > ready.queue order by j.queue limit 1)
+    from ready where ready.queue is not null
+),
+waiting(queue) as (
+    (select queue from x_jobs where state in ('delayed', 'suspended') order by queue limit 1)
+    union all
+    select (select j.queue from x_jobs j
+            where j.state in ('delayed', 'suspended') and j.queue > waiting.queue
+            order by j.queue limit 1)
+    from waiting where waiting.queue is not null
+)
+select queue from ready where queue is not null
+union
+select queue from waiting where queue is not null;
+
+-- name: claim
+-- Indexes: x_jobs_ready_idx walked in its own order, and x_jobs_waiting_idx for what was delayed or
+-- parked and is due. The CTE is materialised: a LIMIT inside an UPDATE's sub-select may be run
+-- more than once by the planner and then claims more than was asked.
+with candidate as materialized (
+    select due.id
+    from unnest(%(queues)s::text[], %(wanted)s::integer[]) as q(queue, wanted)
+    cross join lateral (
+        select both_kinds.id, both_kinds.priority, both_kinds.due_at
+        from (
+            select * from (
+                select j.id, j.priority, j.due_at
+                from x_jobs j
+                where j.state = 'ready' and j.queue = q.queue
+                    and j.due_at <= x_now() and j.run_at <= x_now()
+                    and j.name = any(%(names)s::text[])
+                order by j.priority desc, j.due_at, j.id
+                limit q.wanted
+                for no key update skip locked) ready
+            union all
+            select * from (
+                select j.id, j.priority, j.due_at
+                from x_jobs j
+                where j.state in ('delayed', 'suspended') and j.queue = q.queue
+                    and j.run_at <= x_now()
+                    and j.name = any(%(names)s::text[])
+                order by j.run_at, j.id
+                limit q.wanted
+                for no key update skip locked) waiting
+        ) both_kinds
+        order by both_kinds.priority desc, both_kinds.due_at, both_kinds.id
+        limit q.wanted
+    ) due
+)
+update x_jobs j
+set state = 'running', worker = %(worker)s::uuid, token = j.token + 1, attempt = j.attempt + 1,
+    claimed_at = x_now(), updated_at = x_now()
+from candidate
+where j.id = candidate.id
+returning
+    j.id, j.run_id, j.name, j.queue, j.tenant_id, j.idempotency_key, j.payload::text, j.token,
+    j.attempt, j.max_attempts, j.lost_leases, j.retry_count, j.priority, j.due_at, j.traceparent;
+
+-- name: ack
+-- Matched on worker AND token. A row that a caller holds locked (a dedupe, a rerun request) is
+-- skipped, not waited for: one open transaction must not hold up a whole batch.
+with held as materialized (
+    select j.ctid as place, d.result
+    from unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[])
+        as d(id, token, result)
+    join x_jobs j on j.id = d.id
+    where j.state = 'running' and j.worker = %(worker)s::uuid and j.token = d.token
+    for no key update of j skip locked
+),
+written as (
+    update x_jobs j
+    set state = case when j.cancel_requested_at is null then 'completed' else 'cancelled' end,
+        result = case when j.cancel_requested_at is null then held.result::jsonb end,
+        finished_at = x_now(), updated_at = x_now()
+    from held
+    where j.ctid = held.place
+    returning j.id, j.run_id, j.token, j.state, j.attempt, j.worker
+),
+noted as (
+    insert into x_job_events (job_id, run_id, type, attempt, at, worker, detail)
+    select w.id, w.run_id, 'cancelled', w.attempt, x_now(), w.worker, '{}'
+    from written w
+    where w.state = 'cancelled'
+)
+select id, token, state from written;
+
+-- name: nack
+-- Two facts, two flags: "counts" is the attempt, "park" is the state. A shed sets neither, so the
+-- job stays owed since its old due_at and only run_at moves. A requested cancel beats them all.
+with decided as materialized (
+    select j.ctid as place, d.*,
+        case
+            when j.cancel_requested_at is not null then 'cancelled'
+            when d.dead then 'dead'
+            when d.park then 'suspended'
+            else 'ready'
+        end as state
+    from unnest(
+        %(ids)s::uuid[], %(tokens)s::bigint[], %(counts)s::boolean[], %(parks)s::boolean[],
+        %(dead)s::boolean[], %(delays_ms)s::bigint[], %(errors)s::text[], %(details)s::text[]
+    ) as d(id, token, counts, park, dead, delay_ms, error, detail)
+    join x_jobs j on j.id = d.id
+    where j.state = 'running' and j.worker = %(worker)s::uuid and j.token = d.token
+    for no key update of j skip locked
+),
+written as (
+    update x_jobs j
+    set state = d.state,
+        attempt = case when d.counts then j.attempt else greatest(j.attempt - 1, 0) end,
+        run_at = case when d.state in ('dead', 'cancelled') then j.run_at
+            else x_now() + d.delay_ms * interval '1 ms' end,
+        due_at = case when d.state in ('ready', 'suspended') and (d.counts or d.park)
+            then x_now() + d.delay_ms * interval '1 ms' else j.due_at end,
+        last_error = coalesce(d.error, j.last_error),
+        worker = case when d.state in ('dead', 'cancelled') then j.worker end,
+        finished_at = case when d.state in ('dead', 'cancelled') then x_now() end,
+        updated_at = x_now()
+    from decided d
+    where j.ctid = d.place
+    returning j.id, j.run_id, d.token, d.state, d.detail, d.park, d.error,
+        case when d.counts then j.attempt else j.attempt + 1 end as attempt
+),
+noted as (
+    insert into x_job_events (job_id, run_id, type, attempt, at, worker, detail)
+    select w.id, w.run_id,
+        case w.state
+            when 'dead' then 'dead' when 'cancelled' then 'cancelled'
+            when 'suspended' then 'parked' else 'failed'
+        end,
+        w.attempt, x_now(), %(worker)s::uuid, coalesce(w.detail, '{}')::jsonb
+    from written w
+    where w.state <> 'ready' or w.error is not null
+)
+select id, token, state from written;
+
+-- name: still_mine
+-- After an ack or nack that wrote fewer rows than asked: what is still ours was only locked.
+select j.id, j.token
+from unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) as d(id, token)
+join x_jobs j on j.id = d.id
+where j.state = 'running' and j.worker = %(worker)s::uuid and j.token = d.token;
+
+-- name: cancel
+-- A waiting job ends here; a running one keeps its key and is asked to stop.
+with target as materialized (
+    select j.id, j.state
+    from x_jobs j
+    where j.id = any(%(ids)s::uuid[])
+        and (%(any_tenant)s::boolean or coalesce(j.tenant_id, '') = coalesce(%(tenant)s::text, ''))
+    order by j.name collate "C", coalesce(j.tenant_id, '') collate "C",
+        j.idempotency_key collate "C"
+    for no key update
+),
+written as (
+    update x_jobs j
+    set state = case when target.state = 'running' then 'running' else 'cancelled' end,
+        finished_at = case when target.state = 'running' then null else x_now() end,
+        cancel_requested_at = x_now(), updated_at = x_now()
+    from target
+    where j.id = target.id and j.cancel_requested_at is null
+        and target.state in ('ready', 'delayed', 'running', 'suspended')
+    returning j.id, j.run_id, j.state, j.attempt, j.worker
+),
+noted as (
+    insert into x_job_events (job_id, run_id, type, attempt, at, worker, detail)
+    select w.id, w.run_id,
+        case when w.state = 'running' then 'cancel_requested' else 'cancelled' end,
+        w.attempt, x_now(), w.worker, jsonb_build_object('by', %(by)s::text)
+    from written w
+)
+select target.id, target.state, coalesce(written.state, target.state)
+from target
+left join written on written.id = target.id;
+
+-- name: retry_target
+select id, name, tenant_id, idempotency_key, state
+from x_jobs
+where id = %(id)s::uuid
+    and (%(any_tenant)s::boolean or coalesce(tenant_id, '') = coalesce(%(tenant)s::text, ''))
+for no key update;
+
+-- name: retry
+-- The same UPDATE raises retry_count: the trigger final_job_stays_final lets nothing else through.
+-- The token is never reset, so a zombie of the finished run can write nothing.
+with revived as (
+    update x_jobs j
+    set state = 'ready', attempt = 0, lost_leases = 0, retry_count = j.retry_count + 1,
+        run_at = x_now(), due_at = x_now(), updated_at = x_now(), finished_at = null,
+        claimed_at = null, cancel_requested_at = null, worker = null, rerun = null,
+        run_id = coalesce(%(fresh_run_id)s::uuid, j.run_id),
+        result = case when %(fresh_run_id)s::uuid is null then j.result end
+    where j.id = %(id)s::uuid and j.state = %(state)s::text
+    returning j.id, j.run_id
+),
+noted as (
+    insert into x_job_events (job_id, run_id, type, attempt, at, detail)
+    select id, run_id, 'retried', 0, x_now(), jsonb_build_object(
+        'by', %(by)s::text, 'from', %(state)s::text, 'fresh', %(fresh_run_id)s::uuid is not null)
+    from revived
+)
+select id from revived;
+
+-- name: live_holder
+select id, state
+from x_jobs
+where name = %(name)s::text
+    and coalesce(tenant_id, '') = coalesce(%(tenant)s::text, '')
+    and idempotency_key = %(key)s::text
+    and state in ('ready', 'delayed', 'running', 'suspended');
+
+-- name: cancel_requests
+-- Index: x_jobs_running_idx.
+select id from x_jobs
+where state = 'running' and worker = %(worker)s::uuid and cancel_requested_at is not null;
+
+-- name: stats
+-- By partial indexes only, never by history; each count stops at the cap. The oldest owed job is
+-- found from priority to priority, one descent each, because the index orders by due time within.
+with recursive ready_queues(queue) as (
+    (select queue from x_jobs where state = 'ready' order by queue limit 1)
+    union all
+    select (select j.queue from x_jobs j
+            where j.state = 'ready' and j.queue > r.queue order by j.queue limit 1)
+    from ready_queues r where r.queue is not null
+),
+waiting_queues(queue) as (
+    (select queue from x_jobs where state in ('delayed', 'suspended') order by queue limit 1)
+    union all
+    select (select j.queue from x_jobs j
+            where j.state in ('delayed', 'suspended') and j.queue > w.queue
+            order by j.queue limit 1)
+    from waiting_queues w where w.queue is not null
+),
+dead_queues(queue) as (
+    (select queue from x_jobs where state = 'dead' order by queue limit 1)
+    union all
+    select (select j.queue from x_jobs j
+            where j.state = 'dead' and j.queue > d.queue order by j.queue limit 1)
+    from dead_queues d where d.queue is not null
+),
+running as (
+    select queue, count(*)::integer as count from x_jobs where state = 'running' group by queue
+),
+known as (
+    select distinct jsonb_array_elements_text(l.info -> 'names') as name
+    from x_job_leases l where l.kind = 'worker' and l.expires_at > x_now()
+),
+queues as (
+    select queue from ready_queues union select queue from waiting_queues
+    union select queue from dead_queues union select queue from running
+)
+select q.queue, owed.count + woken.count, later.count + sleeping.count,
+    coalesce(running.count, 0), dead.count, unknown.count,
+    extract(epoch from x_now() - least(oldest.ready, oldest.woken))::float8,
+    greatest(owed.count, woken.count, later.count, sleeping.count, dead.count) >= %(cap)s
+from queues q
+left join running on running.queue = q.queue
+cross join lateral (
+    select count(*)::integer as count from (
+        select 1 from x_jobs j
+        where j.state = 'ready' and j.queue = q.queue and j.due_at <= x_now() limit %(cap)s) c
+) owed
+cross join lateral (
+    select count(*)::integer as count from (
+        select 1 from x_jobs j
+        where j.state in ('delayed', 'suspended') and j.queue = q.queue
+            and j.run_at <= x_now() limit %(cap)s) c
+) woken
+cross join lateral (
+    select count(*)::integer as count from (
+        select 1 from x_jobs j
+        where j.state = 'ready' and j.queue = q.queue and j.due_at > x_now() limit %(cap)s) c
+) later
+cross join lateral (
+    select count(*)::integer as count from (
+        select 1 from x_jobs j
+        where j.state in ('delayed', 'suspended') and j.queue = q.queue
+            and j.run_at > x_now() limit %(cap)s) c
+) sleeping
+cross join lateral (
+    select count(*)::integer as count from (
+        select 1 from x_jobs j where j.state = 'dead' and j.queue = q.queue limit %(cap)s) c
+) dead
+cross join lateral (
+    select count(*)::integer as count from (
+        select j.name from x_jobs j
+        where j.state in ('ready', 'delayed', 'suspended') and j.queue = q.queue
+            and j.due_at <= x_now() limit %(cap)s) c
+    where not exists (select 1 from known k where k.name = c.name)
+) unknown
+cross join lateral (
+    with recursive head(priority, due_at) as (
+        (select j.priority, j.due_at from x_jobs j
+         where j.state = 'ready' and j.queue = q.queue
+         order by j.priority desc, j.due_at limit 1)
+        union all
+        select lower.priority, lower.due_at
+        from head
+        cross join lateral (
+            select j.priority, j.due_at from x_jobs j
+            where j.state = 'ready' and j.queue = q.queue and j.priority < head.priority
+            order by j.priority desc, j.due_at limit 1) lower
+    )
+    select
+        (select min(due_at) from head where due_at <= x_now()) as ready,
+        (select j.due_at from x_jobs j
+         where j.state in ('delayed', 'suspended') and j.queue = q.queue
+             and j.run_at <= x_now()
+         order by j.run_at limit 1) as woken
+) oldest
+where q.queue is not null
+order by q.queue;
