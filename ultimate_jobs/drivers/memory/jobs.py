@@ -87,7 +87,7 @@ class MemoryJobs:
         holder = self._holder(request)
         if holder is None:
             row = self._store.insert(request, run_at=_start(request, now), now=now)
-            return EnqueueAnswer(row.id, row.run_id, False, row.state, None)
+            return EnqueueAnswer(row.id, row.run_id, False, row.state, True)
         is_other = holder.id != request.id
         if on_conflict is OnConflict.RERUN and is_other and holder.state is JobState.RUNNING:
             holder.rerun = Rerun(request, run_at=max(now, _start(request, now)))

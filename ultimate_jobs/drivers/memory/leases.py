@@ -26,14 +26,11 @@ class MemoryLeases:
 
     def heartbeat(self, worker: UUID) -> HeartbeatAnswer:
         with self._store.lock:
-            return HeartbeatAnswer(
-                alive=self._renew(worker),
-                cancel_requested=frozenset(
-                    row.id
-                    for row in self._store.running_of(worker)
-                    if row.cancel_requested_at is not None
-                ),
-            )
+            if not self._renew(worker):
+                return HeartbeatAnswer(alive=False)
+            running = self._store.running_of(worker)
+            asked = frozenset(row.id for row in running if row.cancel_requested_at is not None)
+            return HeartbeatAnswer(alive=True, cancel_requested=asked)
 
     def release(self, worker: UUID) -> None:
         with self._store.lock:
