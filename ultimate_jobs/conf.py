@@ -1,4 +1,4 @@
-"""The only reader of Django settings: one dict, ULTIMATE_JOBS, typed, frozen, unknown keys refused."""
+"""The only reader of Django settings: one dict, ULTIMATE_JOBS, typed, unknown keys refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def known_keys() -> list[str]:
 def _load() -> Settings:
     given = getattr(django_settings, "ULTIMATE_JOBS", {})
     if not isinstance(given, Mapping):
-        raise SettingInvalid(key="DRIVER", problem="cannot be read: not a dict", example='"postgres"')
+        raise SettingInvalid(
+            key="DRIVER", problem="cannot be read: not a dict", example='"postgres"'
+        )
     values: dict[str, Any] = {}
     for key, value in given.items():
         if key not in _READERS:
@@ -84,7 +86,9 @@ def _load() -> Settings:
 
 def _text(key: str, value: object) -> str:
     if not isinstance(value, str):
-        raise SettingInvalid(key=key, problem=f"is {type(value).__name__}, not str", example='"..."')
+        raise SettingInvalid(
+            key=key, problem=f"is {type(value).__name__}, not str", example='"..."'
+        )
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
@@ -243,7 +244,7 @@ class ResultInvalid(UltimateJobsError):
 
 
 class JobsSchema(UltimateJobsError):
-    """The database lacks a table, column, index or function of this release, or keeps an old one."""
+    """The database lacks what this release needs, or still enforces what it replaced."""
 
     code = "X_JOBS_SCHEMA"
 
@@ -292,7 +293,7 @@ class EnqueueAliasAmbiguous(UltimateJobsError):
         super().__init__(
             cause=f'job "{job}" was enqueued with open transactions on '
             f"{_listing(aliases)}, and none of them holds the queue",
-            fix=f'name the one to commit with: .using(alias="{sorted(aliases)[0]}")',
+            fix=f'name the one to commit with: .using(alias="{min(aliases)}")',
         )
 
 
@@ -438,4 +439,67 @@ class TaskUnbridged(UltimateJobsError):
             cause=f"{task} is a django.tasks task in a jobs.py, and no backend of "
             "ultimate_jobs serves it, so no worker of ours will ever run it",
             fix=f"declare {task} with @ultimate_jobs.job(key=...)",
+        )
+
+
+class DatabaseUnsupported(UltimateJobsError):
+    """The tables of this app were to be made in a database that is not PostgreSQL."""
+
+    code = "X_DATABASE_UNSUPPORTED"
+
+    def __init__(self, *, alias: str, vendor: str) -> None:
+        super().__init__(
+            cause=f'the database "{alias}" is {vendor}, and the tables of ultimate_jobs '
+            "are made of what only PostgreSQL has",
+            fix=f'let allow_migrate("{alias}", "ultimate_jobs") of a router in '
+            "DATABASE_ROUTERS return False",
+        )
+
+
+class MigrationLocked(UltimateJobsError):
+    """A migration did not get its table lock within its tries; nothing was changed."""
+
+    code = "X_MIGRATION_LOCKED"
+
+    def __init__(
+        self, *, tables: Sequence[str], mode: str, tries: int, holders: Sequence[int]
+    ) -> None:
+        sessions = ", ".join(str(pid) for pid in holders) or "ended by now"
+        super().__init__(
+            cause=f"{_listing(tables)} could not be locked in {mode} mode in {tries} tries, each "
+            f"given up before others queue behind it (sessions that hold locks: {sessions})",
+            fix="manage.py migrate ultimate_jobs",
+        )
+
+
+class MigrationIndexRefused(UltimateJobsError):
+    """An index that the next step leans on is missing, invalid, or not the declared one."""
+
+    code = "X_MIGRATION_INDEX_REFUSED"
+
+    def __init__(self, *, index: str, table: str, problem: str, fix: str) -> None:
+        super().__init__(cause=f"index {index} on {table} {problem}", fix=fix)
+
+
+class MigrationKeysShared(UltimateJobsError):
+    """Two tenants hold one (name, key), which the index of an earlier release cannot hold."""
+
+    code = "X_MIGRATION_KEYS_SHARED"
+
+    def __init__(self, *, shared: Sequence[tuple[str, str, Sequence[str]]], total: int) -> None:
+        self.total = total
+        listed = "; ".join(
+            f"{name} {key!r} of {', '.join(repr(tenant) for tenant in tenants)}"
+            for name, key, tenants in shared
+        )
+        more = f"; and {total - len(shared)} more" if total > len(shared) else ""
+        super().__init__(
+            cause=f"{total} keys are held by live jobs of more than one tenant, and the index to "
+            f"go back to holds each once: {listed}{more}"
+            if shared
+            else "two tenants held one key while the index to go back to was being built; "
+            "by now they do not",
+            fix=f"manage.py jobs ls --key {shlex.quote(shared[0][1])}"
+            if shared
+            else "manage.py migrate ultimate_jobs 0010",
         )

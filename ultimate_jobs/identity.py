@@ -72,7 +72,8 @@ def _check_fields(job: str, template: str, parameters: tuple[str, ...]) -> None:
         names = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
     except ValueError as error:
         raise JobOptionInvalid(
-            option="key", problem=f'of job "{job}" is no format string: {error}',
+            option="key",
+            problem=f'of job "{job}" is no format string: {error}',
             fix='write it like "invoice:{invoice_id}"',
         ) from None
     for name in names:

@@ -1,4 +1,4 @@
-"""UUIDv7 ids: they sort by creation time, which keeps the primary key's inserts at its right edge."""
+"""UUIDv7 ids sort by creation time, so the primary key grows at its right edge only."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
@@ -47,3 +48,10 @@ def read_document(ctx: JobContext, name: str) -> int:
     leave_effect(ctx, name, seen=str(version))
     return version
 
+
+@job(key="docs:{name}", name="tests.read_documents")
+def read_documents(ctx: JobContext, name: str) -> None:
+    """Leave an effect that says which version of each caller's document it saw."""
+    rows = Document.objects.filter(name__startswith=f"{name}/").values_list("name", "version")
+    seen = {full.rsplit("/", 1)[1]: version for full, version in rows}
+    leave_effect(ctx, name, seen=json.dumps(seen))

@@ -34,8 +34,6 @@ def worker(driver: PostgresDriver) -> UUID:
 def register_worker(driver: PostgresDriver) -> UUID:
     identity = uuid4()
     driver.leases.register(
-        WorkerCard(
-            worker=identity, names=("race",), queues=None, hostname="test", pid=1, threads=1
-        )
+        WorkerCard(worker=identity, names=("race",), queues=None, hostname="test", pid=1, threads=1)
     )
     return identity

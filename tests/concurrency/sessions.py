@@ -1,4 +1,4 @@
-"""Database sessions that a test orders by hand: each a thread with a Django connection of its own."""
+"""Database sessions that a test orders by hand: threads with a connection of their own."""
 
 from __future__ import annotations
 

@@ -149,9 +149,7 @@ def test_ack_of_a_batch_with_one_locked_row_completes_the_others(
     answers = driver.ack(worker, [Completion(one.id, one.token) for one in claimed])
     caller.rollback()
 
-    outcomes = {
-        one.key: answer.outcome for one, answer in zip(claimed, answers, strict=True)
-    }
+    outcomes = {one.key: answer.outcome for one, answer in zip(claimed, answers, strict=True)}
     assert outcomes == {"a": Written.DONE, "b": Written.BUSY, "c": Written.DONE}
 
 
@@ -256,9 +254,7 @@ def test_enqueue_above_read_committed_without_contention_works(
         fetch(f"set transaction isolation level {level}")
         first = enqueue(driver)
         again = enqueue(driver)
-        many = driver.enqueue(
-            [request("k1"), request("k2")], on_conflict=OnConflict.EXISTING
-        )
+        many = driver.enqueue([request("k1"), request("k2")], on_conflict=OnConflict.EXISTING)
 
     assert (first.deduped, again.deduped, again.id) == (False, True, first.id)
     assert [answer.deduped for answer in many] == [True, False]
@@ -271,9 +267,7 @@ def test_error_on_conflict_names_the_holder_and_leaves_nothing_of_the_batch(
     held = enqueue(driver, "k2")
 
     with pytest.raises(JobDuplicate) as caught:
-        driver.enqueue(
-            [request("k1"), request("k2"), request("k3")], on_conflict=OnConflict.ERROR
-        )
+        driver.enqueue([request("k1"), request("k2"), request("k3")], on_conflict=OnConflict.ERROR)
 
     assert caught.value.job_id == str(held.id)
     assert fetch("select id from x_jobs") == [(held.id,)]
@@ -297,9 +291,7 @@ def test_retry_that_loses_its_key_to_a_racing_enqueue_is_refused_by_name(
 
         monkeypatch.setattr(Statements, "rows", rows)
         with pytest.raises(JobDuplicate) as caught:
-            driver.introspection.retry(
-                old.id, tenant=ANY_TENANT, by="test", fresh_run_id=None
-            )
+            driver.introspection.retry(old.id, tenant=ANY_TENANT, by="test", fresh_run_id=None)
 
     assert caught.value.job_id == str(newer[0])
     assert fetch("select state, retry_count from x_jobs where id = %s", (old.id,)) == [

@@ -13,7 +13,9 @@ from ultimate_jobs.types import ANY_TENANT, ClaimRequest, Completion, Nack, Writ
 
 
 def expire(worker: UUID) -> None:
-    fetch("update x_job_leases set expires_at = x_now() - interval '1 s' where holder = %s", (worker,))
+    fetch(
+        "update x_job_leases set expires_at = x_now() - interval '1 s' where holder = %s", (worker,)
+    )
 
 
 def test_write_of_an_expired_worker_after_a_rescue_changes_nothing(

@@ -16,6 +16,7 @@ from ultimate_jobs import conf
 from ultimate_jobs.clock import MovableClock
 from ultimate_jobs.drivers.base import Driver
 from ultimate_jobs.drivers.memory import MemoryDriver
+from ultimate_jobs.drivers.postgres import PostgresDriver
 from ultimate_jobs.states import JobState
 from ultimate_jobs.types import (
     ANY_TENANT,
@@ -271,8 +272,6 @@ class PostgresHarness(Harness):
 
     def __init__(self) -> None:
         super().__init__()
-        from ultimate_jobs.drivers.postgres import PostgresDriver
-
         self._offset_ms = 0
         self.driver = PostgresDriver(alias="default")
 
@@ -286,11 +285,11 @@ class PostgresHarness(Harness):
             return float(cursor.fetchone()[0])
 
     def close(self) -> None:
-        self._set_offset("")
+        # Inside the test's transaction its rollback takes the offset back, also after an error.
+        if not connection.in_atomic_block:
+            self._set_offset("")
         self.driver.close()
 
     def _set_offset(self, offset: str) -> None:
         with connection.cursor() as cursor:
-            cursor.execute(
-                "select set_config('ultimate_jobs.clock_offset', %s, false)", [offset]
-            )
+            cursor.execute("select set_config('ultimate_jobs.clock_offset', %s, false)", [offset])

@@ -30,15 +30,22 @@ def test_ack_of_a_claim_completes_the_job(driver: Harness) -> None:
 
 
 def test_ack_without_a_result_stores_none(driver: Harness) -> None:
-    """A body that returned nothing leaves no result, which is another thing than JSON null."""
-    silent = driver.running()
-    driver.complete(silent)
+    """A completion without a result leaves none."""
+    claim = driver.running()
 
-    null = driver.running()
-    driver.complete(null, "null")
+    driver.complete(claim)
 
-    assert driver.get(silent.id).result is None
-    assert driver.get(null.id).result == "null"
+    assert driver.get(claim.id).result is None
+
+
+@pytest.mark.parametrize("result", ["null", "0", '""', "[]", "{}", "false"])
+def test_ack_with_an_empty_result_stores_it(driver: Harness, result: str) -> None:
+    """A result that is empty or null is a result, and another thing than none."""
+    claim = driver.running()
+
+    driver.complete(claim, result)
+
+    assert driver.get(claim.id).result == result
 
 
 def test_ack_of_a_list_answers_in_the_order_asked(driver: Harness) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain
-from typing import ClassVar
 
 import pytest
 from django.db import transaction
@@ -34,20 +33,13 @@ def _rolled_back() -> Iterator[None]:
         pass
 
 
-class _Names:
-    by_harness: ClassVar[dict[str, str]] = {
-        "MemoryHarness": "memory",
-        "PostgresHarness": "postgres",
-    }
-
-
-def test_flags_of_a_driver_are_all_there(driver: Harness) -> None:
+def test_flags_of_a_driver_are_all_there(driver: Harness, request: pytest.FixtureRequest) -> None:
     """Every capability has a flag that says yes or no, and the driver has its name."""
     flags = {flag: getattr(driver.driver, f"supports_{flag}") for flag in FLAGS}
 
     assert all(isinstance(value, bool) for value in flags.values())
     assert (flags["introspection"], flags["leases"]) == (True, True)
-    assert driver.driver.name == _Names.by_harness[type(driver).__name__]
+    assert driver.driver.name == request.node.callspec.params["driver"]
 
 
 def test_flags_of_a_driver_are_kept(driver: Harness) -> None:
@@ -135,6 +127,6 @@ def test_driver_under_test_is_a_driver(driver: Harness) -> None:
     """Every member of the protocol is there."""
     members = [name for name in vars(Driver) if not name.startswith("_")]
 
-    missing = [name for name in members if name not in dir(type(driver.driver))]
+    missing = [name for name in members if name not in dir(driver.driver)]
 
     assert missing == []

@@ -1,8 +1,9 @@
-"""The protocol every driver implements: six verbs over lists, and capability objects beside them."""
+"""The protocol every driver implements: six verbs over lists, and capability objects."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import ClassVar, Protocol
 from uuid import UUID
 
@@ -33,7 +34,7 @@ class Driver(Protocol):
     """Where jobs are kept.
 
     Every verb takes and returns lists in the same order and touches nothing it does not name.
-    A verb raises only errors of ``ultimate_jobs.errors`` or the database's own ``OperationalError``.
+    A verb raises errors of ``ultimate_jobs.errors``, or the database's own ``OperationalError``.
     """
 
     name: ClassVar[str]
@@ -105,6 +106,10 @@ class Driver(Protocol):
 
 class Introspection(Protocol):
     """Reading jobs, and bringing a finished one back."""
+
+    def now(self) -> datetime:
+        """Return the driver's own now, by which it decides what is due."""
+        ...
 
     def get(self, job_id: UUID, *, tenant: TenantScope) -> JobRecord | None:
         """Return one job, or ``None`` where the tenant has no such id."""

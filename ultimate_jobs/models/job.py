@@ -85,7 +85,7 @@ class Job(models.Model):
                 name="x_jobs_ready_idx",
             ),
             models.Index(
-                fields=["queue", "run_at", "id"],
+                fields=["queue", "-priority", "run_at", "id"],
                 condition=models.Q(state__in=[JobState.DELAYED.value, JobState.SUSPENDED.value]),
                 name="x_jobs_waiting_idx",
             ),

@@ -11,7 +11,7 @@ from ultimate_jobs.sql import statement
 
 
 class OutboxMessage(models.Model):
-    """A staged message; consumers dedupe by ``message_id``, relays work in (staged_at, id) order."""
+    """A message; consumers dedupe by ``message_id``, relays go in (staged_at, id) order."""
 
     id = models.BigAutoField(primary_key=True)
     message_id = models.UUIDField(unique=True)

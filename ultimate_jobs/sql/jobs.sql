@@ -15,8 +15,8 @@ insert into x_jobs (
     id, run_id, name, queue, tenant_id, idempotency_key, payload, priority, max_attempts,
     state, run_at, due_at, created_at, updated_at, traceparent, enqueued_by)
 select
-    %(id)s::uuid, %(run_id)s::uuid, %(name)s::text, %(queue)s::text, %(tenant)s::text,
-    %(key)s::text, %(payload)s::jsonb, %(priority)s::smallint, %(max_attempts)s::integer,
+    %(id)s::uuid, %(run_id)s::uuid, %(name)s::text, %(queue)s::text,
+    nullif(%(tenant)s::text, ''), %(key)s::text, %(payload)s::jsonb, %(priority)s::smallint, %(max_attempts)s::integer,
     case when due.at > x_now() then 'delayed' else 'ready' end, due.at, due.at, x_now(), x_now(),
     %(traceparent)s::text, %(enqueued_by)s::text
 from (
@@ -37,7 +37,7 @@ insert into x_jobs (
     id, run_id, name, queue, tenant_id, idempotency_key, payload, priority, max_attempts,
     state, run_at, due_at, created_at, updated_at, traceparent, enqueued_by)
 select
-    r.id, r.run_id, r.name, r.queue, r.tenant, r.key, r.payload::jsonb, r.priority,
+    r.id, r.run_id, r.name, r.queue, nullif(r.tenant, ''), r.key, r.payload::jsonb, r.priority,
     r.max_attempts, case when due.at > x_now() then 'delayed' else 'ready' end, due.at, due.at,
     x_now(), x_now(), r.traceparent, r.enqueued_by
 from unnest(
@@ -57,6 +57,10 @@ on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
     where state in ('ready', 'delayed', 'running', 'suspended')
     do nothing
 returning id, run_id, state;
+
+-- name: now
+-- Screens tell what is due by the clock that decides it, not by Python's.
+select x_now();
 
 -- name: isolation
 select current_setting('transaction_isolation');
@@ -111,25 +115,62 @@ returning j.id, j.run_id, j.state, j.payload = %(payload)s::jsonb as same_input;
 
 -- name: open_queues
 -- How many jobs of which queue a fair claim over several queues would take. Unlocked: it only
--- spreads the limit, and the claim looks again. One index descent per queue.
+-- spreads the limit, and the claim looks again. Walks the same indexes in the same way.
 select picked.queue, count(*)::integer
 from (
     select q.queue
     from unnest(%(queues)s::text[]) as q(queue)
     cross join lateral (
-        (select j.priority, j.due_at, j.id
-         from x_jobs j
-         where j.state = 'ready' and j.queue = q.queue
-             and j.due_at <= x_now() and j.run_at <= x_now() and j.name = any(%(names)s::text[])
-         order by j.priority desc, j.due_at, j.id
-         limit %(limit)s)
+        select * from (
+            with recursive level(priority) as (
+                (select j.priority from x_jobs j
+                 where j.state = 'ready' and j.queue = q.queue
+                 order by j.priority desc limit 1)
+                union all
+                select (select j.priority from x_jobs j
+                        where j.state = 'ready' and j.queue = q.queue
+                            and j.priority < level.priority
+                        order by j.priority desc limit 1)
+                from level where level.priority is not null
+            )
+            select due.priority, due.due_at, due.id
+            from level
+            cross join lateral (
+                select j.priority, j.due_at, j.id from x_jobs j
+                where j.state = 'ready' and j.queue = q.queue and j.priority = level.priority
+                    and j.due_at <= x_now() and j.run_at <= x_now()
+                    and j.name = any(%(names)s::text[])
+                order by j.due_at, j.id
+                limit %(limit)s
+            ) due
+            limit %(limit)s
+        ) ready
         union all
-        (select j.priority, j.due_at, j.id
-         from x_jobs j
-         where j.state in ('delayed', 'suspended') and j.queue = q.queue
-             and j.run_at <= x_now() and j.name = any(%(names)s::text[])
-         order by j.run_at, j.id
-         limit %(limit)s)
+        select * from (
+            with recursive level(priority) as (
+                (select j.priority from x_jobs j
+                 where j.state in ('delayed', 'suspended') and j.queue = q.queue
+                 order by j.priority desc limit 1)
+                union all
+                select (select j.priority from x_jobs j
+                        where j.state in ('delayed', 'suspended') and j.queue = q.queue
+                            and j.priority < level.priority
+                        order by j.priority desc limit 1)
+                from level where level.priority is not null
+            )
+            select due.priority, due.due_at, due.id
+            from level
+            cross join lateral (
+                select j.priority, j.due_at, j.id from x_jobs j
+                where j.state in ('delayed', 'suspended') and j.queue = q.queue
+                    and j.priority = level.priority
+                    and j.run_at <= x_now()
+                    and j.name = any(%(names)s::text[])
+                order by j.run_at, j.id
+                limit %(limit)s
+            ) due
+            limit %(limit)s
+        ) waiting
     ) due
     order by due.priority desc, due.due_at, due.id
     limit %(limit)s
@@ -159,34 +200,71 @@ union
 select queue from waiting where queue is not null;
 
 -- name: claim
--- Indexes: x_jobs_ready_idx walked in its own order, and x_jobs_waiting_idx for what was delayed or
--- parked and is due. The CTE is materialised: a LIMIT inside an UPDATE's sub-select may be run
--- more than once by the planner and then claims more than was asked.
+-- Indexes: x_jobs_ready_idx, and x_jobs_waiting_idx for what was delayed or parked and is due. Both
+-- are walked priority by priority: within one, what is not yet due stands at the end and is never
+-- passed over, so a million jobs in backoff or in the future cost nothing. The recursion yields the
+-- priorities in descending order, and the LIMIT above it stops the walk.
+-- The CTE is materialised: a LIMIT inside an UPDATE's sub-select may be run more than once by the
+-- planner and then claims more than was asked.
 with candidate as materialized (
     select due.id
     from unnest(%(queues)s::text[], %(wanted)s::integer[]) as q(queue, wanted)
     cross join lateral (
-        select both_kinds.id, both_kinds.priority, both_kinds.due_at
+        select both_kinds.id
         from (
             select * from (
-                select j.id, j.priority, j.due_at
-                from x_jobs j
-                where j.state = 'ready' and j.queue = q.queue
-                    and j.due_at <= x_now() and j.run_at <= x_now()
-                    and j.name = any(%(names)s::text[])
-                order by j.priority desc, j.due_at, j.id
+                with recursive level(priority) as (
+                    (select j.priority from x_jobs j
+                     where j.state = 'ready' and j.queue = q.queue
+                     order by j.priority desc limit 1)
+                    union all
+                    select (select j.priority from x_jobs j
+                            where j.state = 'ready' and j.queue = q.queue
+                                and j.priority < level.priority
+                            order by j.priority desc limit 1)
+                    from level where level.priority is not null
+                )
+                select due.id, due.priority, due.due_at
+                from level
+                cross join lateral (
+                    select j.id, j.priority, j.due_at from x_jobs j
+                    where j.state = 'ready' and j.queue = q.queue
+                        and j.priority = level.priority
+                        and j.due_at <= x_now() and j.run_at <= x_now()
+                        and j.name = any(%(names)s::text[])
+                    order by j.due_at, j.id
+                    limit q.wanted
+                    for no key update skip locked
+                ) due
                 limit q.wanted
-                for no key update skip locked) ready
+            ) ready
             union all
             select * from (
-                select j.id, j.priority, j.due_at
-                from x_jobs j
-                where j.state in ('delayed', 'suspended') and j.queue = q.queue
-                    and j.run_at <= x_now()
-                    and j.name = any(%(names)s::text[])
-                order by j.run_at, j.id
+                with recursive level(priority) as (
+                    (select j.priority from x_jobs j
+                     where j.state in ('delayed', 'suspended') and j.queue = q.queue
+                     order by j.priority desc limit 1)
+                    union all
+                    select (select j.priority from x_jobs j
+                            where j.state in ('delayed', 'suspended') and j.queue = q.queue
+                                and j.priority < level.priority
+                            order by j.priority desc limit 1)
+                    from level where level.priority is not null
+                )
+                select due.id, due.priority, due.due_at
+                from level
+                cross join lateral (
+                    select j.id, j.priority, j.due_at from x_jobs j
+                    where j.state in ('delayed', 'suspended') and j.queue = q.queue
+                        and j.priority = level.priority
+                        and j.run_at <= x_now()
+                        and j.name = any(%(names)s::text[])
+                    order by j.run_at, j.id
+                    limit q.wanted
+                    for no key update skip locked
+                ) due
                 limit q.wanted
-                for no key update skip locked) waiting
+            ) waiting
         ) both_kinds
         order by both_kinds.priority desc, both_kinds.due_at, both_kinds.id
         limit q.wanted
@@ -359,8 +437,8 @@ select id from x_jobs
 where state = 'running' and worker = %(worker)s::uuid and cancel_requested_at is not null;
 
 -- name: stats
--- By partial indexes only, never by history; each count stops at the cap. The oldest owed job is
--- found from priority to priority, one descent each, because the index orders by due time within.
+-- By partial indexes only, never by history. Queues and priorities are found by skipping from value
+-- to value; within one, what is due stands first. Each count stops at the cap.
 with recursive ready_queues(queue) as (
     (select queue from x_jobs where state = 'ready' order by queue limit 1)
     union all
@@ -383,75 +461,103 @@ dead_queues(queue) as (
             where j.state = 'dead' and j.queue > d.queue order by j.queue limit 1)
     from dead_queues d where d.queue is not null
 ),
-running as (
-    select queue, count(*)::integer as count from x_jobs where state = 'running' group by queue
-),
 known as (
     select distinct jsonb_array_elements_text(l.info -> 'names') as name
     from x_job_leases l where l.kind = 'worker' and l.expires_at > x_now()
 ),
-queues as (
-    select queue from ready_queues union select queue from waiting_queues
-    union select queue from dead_queues union select queue from running
+ready as (
+    select q.queue, level.priority, owed.count as owed, owed.unknown, owed.oldest,
+        later.count as later
+    from ready_queues q
+    cross join lateral (
+        with recursive level(priority) as (
+            (select j.priority from x_jobs j
+             where j.state = 'ready' and j.queue = q.queue order by j.priority desc limit 1)
+            union all
+            select (select j.priority from x_jobs j
+                    where j.state = 'ready' and j.queue = q.queue and j.priority < level.priority
+                    order by j.priority desc limit 1)
+            from level where level.priority is not null
+        )
+        select priority from level where priority is not null
+    ) level
+    cross join lateral (
+        select count(*) as count, min(c.due_at) as oldest,
+            count(*) filter (where not exists (select from known k where k.name = c.name))
+                as unknown
+        from (
+            select j.due_at, j.name from x_jobs j
+            where j.state = 'ready' and j.queue = q.queue and j.priority = level.priority
+                and j.due_at <= x_now()
+            order by j.due_at
+            limit %(cap)s) c
+    ) owed
+    cross join lateral (
+        select count(*) as count from (
+            select from x_jobs j
+            where j.state = 'ready' and j.queue = q.queue and j.priority = level.priority
+                and j.due_at > x_now()
+            limit %(cap)s) c
+    ) later
+    where q.queue is not null
+),
+waiting as (
+    select q.queue, level.priority, owed.count as owed, owed.unknown, owed.oldest,
+        later.count as later
+    from waiting_queues q
+    cross join lateral (
+        with recursive level(priority) as (
+            (select j.priority from x_jobs j
+             where j.state in ('delayed', 'suspended') and j.queue = q.queue
+             order by j.priority desc limit 1)
+            union all
+            select (select j.priority from x_jobs j
+                    where j.state in ('delayed', 'suspended') and j.queue = q.queue
+                        and j.priority < level.priority
+                    order by j.priority desc limit 1)
+            from level where level.priority is not null
+        )
+        select priority from level where priority is not null
+    ) level
+    cross join lateral (
+        select count(*) as count, min(c.due_at) as oldest,
+            count(*) filter (where not exists (select from known k where k.name = c.name))
+                as unknown
+        from (
+            select j.due_at, j.name from x_jobs j
+            where j.state in ('delayed', 'suspended') and j.queue = q.queue
+                and j.priority = level.priority and j.run_at <= x_now()
+            order by j.run_at
+            limit %(cap)s) c
+    ) owed
+    cross join lateral (
+        select count(*) as count from (
+            select from x_jobs j
+            where j.state in ('delayed', 'suspended') and j.queue = q.queue
+                and j.priority = level.priority and j.run_at > x_now()
+            limit %(cap)s) c
+    ) later
+    where q.queue is not null
+),
+counted(queue, owed, later, running, dead, unknown, oldest, capped) as (
+    select queue, owed, later, 0, 0, unknown, oldest, greatest(owed, later) >= %(cap)s from ready
+    union all
+    select queue, owed, later, 0, 0, unknown, oldest, greatest(owed, later) >= %(cap)s from waiting
+    union all
+    select queue, 0, 0, count(*), 0, 0, null, false
+    from x_jobs where state = 'running' group by queue
+    union all
+    select q.queue, 0, 0, 0, c.count, 0, null, c.count >= %(cap)s
+    from dead_queues q
+    cross join lateral (
+        select count(*) as count from (
+            select from x_jobs j where j.state = 'dead' and j.queue = q.queue limit %(cap)s) d
+    ) c
+    where q.queue is not null
 )
-select q.queue, owed.count + woken.count, later.count + sleeping.count,
-    coalesce(running.count, 0), dead.count, unknown.count,
-    extract(epoch from x_now() - least(oldest.ready, oldest.woken))::float8,
-    greatest(owed.count, woken.count, later.count, sleeping.count, dead.count) >= %(cap)s
-from queues q
-left join running on running.queue = q.queue
-cross join lateral (
-    select count(*)::integer as count from (
-        select 1 from x_jobs j
-        where j.state = 'ready' and j.queue = q.queue and j.due_at <= x_now() limit %(cap)s) c
-) owed
-cross join lateral (
-    select count(*)::integer as count from (
-        select 1 from x_jobs j
-        where j.state in ('delayed', 'suspended') and j.queue = q.queue
-            and j.run_at <= x_now() limit %(cap)s) c
-) woken
-cross join lateral (
-    select count(*)::integer as count from (
-        select 1 from x_jobs j
-        where j.state = 'ready' and j.queue = q.queue and j.due_at > x_now() limit %(cap)s) c
-) later
-cross join lateral (
-    select count(*)::integer as count from (
-        select 1 from x_jobs j
-        where j.state in ('delayed', 'suspended') and j.queue = q.queue
-            and j.run_at > x_now() limit %(cap)s) c
-) sleeping
-cross join lateral (
-    select count(*)::integer as count from (
-        select 1 from x_jobs j where j.state = 'dead' and j.queue = q.queue limit %(cap)s) c
-) dead
-cross join lateral (
-    select count(*)::integer as count from (
-        select j.name from x_jobs j
-        where j.state in ('ready', 'delayed', 'suspended') and j.queue = q.queue
-            and j.due_at <= x_now() limit %(cap)s) c
-    where not exists (select 1 from known k where k.name = c.name)
-) unknown
-cross join lateral (
-    with recursive head(priority, due_at) as (
-        (select j.priority, j.due_at from x_jobs j
-         where j.state = 'ready' and j.queue = q.queue
-         order by j.priority desc, j.due_at limit 1)
-        union all
-        select lower.priority, lower.due_at
-        from head
-        cross join lateral (
-            select j.priority, j.due_at from x_jobs j
-            where j.state = 'ready' and j.queue = q.queue and j.priority < head.priority
-            order by j.priority desc, j.due_at limit 1) lower
-    )
-    select
-        (select min(due_at) from head where due_at <= x_now()) as ready,
-        (select j.due_at from x_jobs j
-         where j.state in ('delayed', 'suspended') and j.queue = q.queue
-             and j.run_at <= x_now()
-         order by j.run_at limit 1) as woken
-) oldest
-where q.queue is not null
-order by q.queue;
+select queue, sum(owed)::integer, sum(later)::integer, sum(running)::integer,
+    sum(dead)::integer, sum(unknown)::integer,
+    extract(epoch from x_now() - min(oldest))::float8, bool_or(capped)
+from counted
+group by queue
+order by queue;

@@ -59,6 +59,10 @@ class MemoryDriver:
         self._introspection = MemoryIntrospection(self._store)
 
     @property
+    def alias(self) -> None:
+        return None
+
+    @property
     def introspection(self) -> MemoryIntrospection:
         return self._introspection
 
@@ -89,6 +93,9 @@ class MemoryDriver:
 
     def cancel(self, ids: Sequence[UUID], *, tenant: TenantScope, by: str) -> list[CancelAnswer]:
         return self._jobs.cancel(ids, tenant=tenant, by=by)
+
+    def at(self, alias: str) -> MemoryDriver:
+        raise DriverUnsupported(driver=self.name, feature=f'the database "{alias}"')
 
     def close(self) -> None:
         self._store.clear()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
+from datetime import datetime
 from uuid import UUID
 
+from ultimate_jobs.clock import to_datetime
 from ultimate_jobs.drivers.memory.rows import Row, record_of
 from ultimate_jobs.drivers.memory.store import Store
 from ultimate_jobs.errors import JobDuplicate, JobNotFound, JobStateRefused
@@ -25,6 +27,9 @@ class MemoryIntrospection:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    def now(self) -> datetime:
+        return to_datetime(self._store.now())
 
     def get(self, job_id: UUID, *, tenant: TenantScope) -> JobRecord | None:
         with self._store.lock:

@@ -31,7 +31,7 @@ class _Fenced(Protocol):
 
 
 def claim(run: Statements, request: ClaimRequest) -> list[Claim]:
-    """Take due jobs; over several queues a first look spreads the limit by priority and due time."""
+    """Take due jobs; over several queues a first look spreads the limit among them."""
     shares = _shares(run, request)
     if not shares:
         return []
@@ -176,9 +176,7 @@ def cancel(
         return []
     rows = run.rows("jobs.cancel", ids=list(ids), by=by, **scope(tenant))
     found = {id_: _cancelled(id_, before, after) for id_, before, after in rows}
-    return [
-        found.get(id_) or CancelAnswer(id=id_, outcome=CancelOutcome.NOT_FOUND) for id_ in ids
-    ]
+    return [found.get(id_) or CancelAnswer(id=id_, outcome=CancelOutcome.NOT_FOUND) for id_ in ids]
 
 
 def _cancelled(id_: UUID, before: str, after: str) -> CancelAnswer:

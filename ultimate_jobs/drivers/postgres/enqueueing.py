@@ -84,7 +84,7 @@ def _enqueue_chunk(
 def _turn_in_savepoint(
     run: Statements, requests: list[EnqueueRequest], on_conflict: OnConflict, isolation: str
 ) -> list[EnqueueAnswer | None]:
-    """Above READ COMMITTED the snapshot may hide the holder; the savepoint keeps what came before."""
+    """Above READ COMMITTED the snapshot may hide the holder; a savepoint keeps the rest."""
     alone = not run.connection.in_atomic_block
     try:
         with transaction.atomic(using=run.alias):
@@ -141,9 +141,7 @@ def _insert(
     }
 
 
-def _share_waiting(
-    run: Statements, requests: list[EnqueueRequest]
-) -> list[EnqueueAnswer | None]:
+def _share_waiting(run: Statements, requests: list[EnqueueRequest]) -> list[EnqueueAnswer | None]:
     return _holders(run, "jobs.share_waiting", requests)
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import cast
 from uuid import UUID
 
 import psycopg
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import QuerySet, TextField
+from django.db.models.functions import Cast
 from django.db.utils import IntegrityError
 
-from ultimate_jobs.drivers.postgres.rows import event_record, job_record, job_state, listed_job
+from ultimate_jobs.drivers.postgres.rows import (
+    ReadableJob,
+    event_record,
+    job_record,
+    job_state,
+    listed_job,
+)
 from ultimate_jobs.drivers.postgres.statements import Statements, schema_errors, scope
 from ultimate_jobs.errors import JobDuplicate, JobNotFound, JobStateRefused
 from ultimate_jobs.models import Job, JobEvent
@@ -35,10 +44,14 @@ class PostgresIntrospection:
         self._alias = alias
         self._run = Statements(alias)
 
+    def now(self) -> datetime:
+        moment: datetime = self._run.rows("jobs.now")[0][0]
+        return moment
+
     def get(self, job_id: UUID, *, tenant: TenantScope) -> JobRecord | None:
         with schema_errors(self._alias):
             row = _of_tenant(self._jobs().filter(id=job_id), tenant).first()
-        return None if row is None else job_record(row)
+        return None if row is None else job_record(_readable(row))
 
     def find(self, criteria: JobFilter, *, limit: int) -> list[JobRecord | UnreadableJob]:
         rows = _of_tenant(self._jobs(), criteria.tenant)
@@ -53,7 +66,7 @@ class PostgresIntrospection:
         if criteria.before is not None:
             rows = rows.filter(id__lt=criteria.before)
         with schema_errors(self._alias):
-            return [listed_job(row) for row in rows.order_by("-id")[:limit]]
+            return [listed_job(_readable(row)) for row in rows.order_by("-id")[:limit]]
 
     def events(self, job_id: UUID) -> list[EventRecord]:
         with schema_errors(self._alias):
@@ -101,7 +114,7 @@ class PostgresIntrospection:
                     raise
                 self._refuse_held_key(job_id, target)
                 raise
-            return job_record(self._jobs().get(id=job_id))
+            return job_record(_readable(self._jobs().get(id=job_id)))
 
     def _retry_target(self, job_id: UUID, tenant: TenantScope, *, fresh: bool) -> dict[str, str]:
         rows = self._run.rows("jobs.retry_target", id=job_id, **scope(tenant))
@@ -121,7 +134,19 @@ class PostgresIntrospection:
             raise JobDuplicate(job=target["name"], job_id=holder[0][0], state=holder[0][1])
 
     def _jobs(self) -> QuerySet[Job]:
-        return Job.objects.using(self._alias)
+        """Payload and result as the text that is stored: no number is rounded on the way."""
+        return (
+            Job.objects.using(self._alias)
+            .defer("payload", "result")
+            .annotate(
+                payload_text=Cast("payload", TextField()), result_text=Cast("result", TextField())
+            )
+        )
+
+
+def _readable(row: Job) -> ReadableJob:
+    # Annotated columns are not part of the model's type.
+    return cast(ReadableJob, row)
 
 
 def _of_tenant(rows: QuerySet[Job], tenant: TenantScope) -> QuerySet[Job]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ultimate_jobs.errors import JobRowStatusUnknown
-from ultimate_jobs.models import BackfillPass, Job, JobEvent, JobStep
+from ultimate_jobs.models import BackfillPass, JobEvent, JobStep
 from ultimate_jobs.states import BackfillStatus, JobState, StepStatus
 from ultimate_jobs.types import BackfillRecord, EventRecord, JobRecord, StepRecord, UnreadableJob
 
@@ -42,7 +42,16 @@ def backfill_status(value: str) -> BackfillStatus:
     return _decode(BackfillStatus, value, table="x_backfills", column="status")
 
 
-def job_record(row: Job) -> JobRecord:
+class ReadableJob(Protocol):
+    """A row of ``Job`` with its JSON columns as text, under ``payload_text``, ``result_text``."""
+
+    payload_text: str
+    result_text: str | None
+
+    def __getattr__(self, column: str) -> Any: ...
+
+
+def job_record(row: ReadableJob) -> JobRecord:
     """Return a job's row as a record, or raise ``JobRowStatusUnknown``."""
     return JobRecord(
         id=row.id,
@@ -51,8 +60,8 @@ def job_record(row: Job) -> JobRecord:
         queue=row.queue,
         tenant=row.tenant_id,
         key=row.idempotency_key,
-        payload=json.dumps(row.payload),
-        result=None if row.result is None else json.dumps(row.result),
+        payload=row.payload_text,
+        result=row.result_text,
         state=job_state(row.state),
         priority=row.priority,
         attempt=row.attempt,
@@ -75,7 +84,7 @@ def job_record(row: Job) -> JobRecord:
     )
 
 
-def listed_job(row: Job) -> JobRecord | UnreadableJob:
+def listed_job(row: ReadableJob) -> JobRecord | UnreadableJob:
     """Return a job for a list, where one row that cannot be read must not fail the whole."""
     try:
         return job_record(row)

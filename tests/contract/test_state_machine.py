@@ -1,0 +1,307 @@
+"""Any sequence of verbs: what a driver holds is what the model says it must hold."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+from uuid import UUID
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from ultimate_jobs.errors import JobDuplicate, UltimateJobsError
+from ultimate_jobs.ids import new_id
+from ultimate_jobs.types import (
+    ANY_TENANT,
+    Claim,
+    ClaimRequest,
+    Completion,
+    Nack,
+    OnConflict,
+    WriteAnswer,
+    Written,
+)
+
+from .harness import BOOM, Harness
+from .model import LIVE, Model, Moment, Row
+
+CI = bool(os.environ.get("CI"))
+EXAMPLES = 30
+STEPS = 30
+
+# Everything that waits is a multiple of seconds apart, so that the milliseconds an example takes on
+# a real clock decide nothing.
+DELAYS = st.sampled_from([0, 0, 5_000, 31_000])
+MOVES = st.sampled_from([1_000, 5_000, 16_000, 61_000])
+PICKS = st.integers(min_value=0, max_value=10_000)
+TENANTS = st.sampled_from([None, "acme"])
+SCOPES = st.sampled_from([ANY_TENANT, ANY_TENANT, None, "acme"])
+# Empty lists of names and queues are tested elsewhere; here most claims should claim.
+NAMES = st.sampled_from([("a", "b"), ("a", "b"), ("a",), ("b",)])
+REQUESTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "name": st.sampled_from(["a", "b"]),
+            "tenant": TENANTS,
+            "key": st.sampled_from(["k1", "k2"]),
+            "delay_ms": DELAYS,
+            "priority": st.sampled_from([0, 0, 5]),
+            "payload": st.sampled_from(['{"n": 1}', '{"n": 2}']),
+        }
+    ),
+    min_size=1,
+    max_size=3,
+)
+NACKS = st.fixed_dictionaries(
+    {
+        "counts_as_attempt": st.booleans(),
+        "park": st.booleans(),
+        "dead_letter": st.booleans(),
+        "delay_ms": DELAYS,
+        "failure": st.sampled_from([None, BOOM]),
+    }
+)
+
+
+class Jobs(RuleBasedStateMachine):
+    """Random verbs against one driver; a fresh queue and fresh names for each example."""
+
+    harness: Harness
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.harness.renew()
+        self.driver = self.harness.driver
+        self.model = Model(
+            max_lost_leases=self.harness.max_lost_leases, lease_ttl_ms=self.harness.lease_ttl_ms
+        )
+        self.claims: list[Claim] = []
+        self.workers: list[UUID] = []
+        self.tokens: dict[UUID, int] = {}
+        self.start_worker()
+
+    def _name(self, name: str) -> str:
+        return f"{self.harness.name}_{name}"
+
+    def _pick_job(self, pick: int) -> Row:
+        rows = list(self.model.rows.values())
+        return rows[pick % len(rows)]
+
+    def _pick_claim(self, pick: int) -> Claim:
+        """Pick mostly a claim that still stands, now and then any that ever was."""
+        standing = [c for c in self.claims if self.model.owned(c.id, c.worker, c.token)]
+        among = standing if standing and pick % 4 else self.claims
+        return among[pick % len(among)]
+
+    @rule()
+    def start_worker(self) -> None:
+        with self.harness.timed() as span:
+            worker = self.harness.start_worker(self._name("a"), self._name("b"))
+        self.workers.append(worker)
+        self.model.register(worker, Moment(span.start, span.end))
+
+    @rule(asked=REQUESTS, on_conflict=st.sampled_from(OnConflict))
+    def enqueue(self, asked: list[dict[str, Any]], on_conflict: OnConflict) -> None:
+        requests = [
+            self.harness.request(**{**fields, "name": self._name(fields["name"])})
+            for fields in asked
+        ]
+        refused = None
+        with self.harness.timed() as span:
+            try:
+                answers = self.harness.ask(*requests, on_conflict=on_conflict)
+            except JobDuplicate as refusal:
+                refused = refusal.job_id
+        expected = self.model.enqueue(requests, on_conflict, Moment(span.start, span.end))
+        if isinstance(expected, UUID):
+            assert refused is not None
+        else:
+            assert refused is None
+            assert answers == expected
+
+    @rule(pick=PICKS, limit=st.integers(1, 3), names=NAMES)
+    def claim(self, pick: int, limit: int, names: tuple[str, ...]) -> None:
+        known = tuple(self._name(name) for name in names)
+        worker = self.workers[pick % len(self.workers)]
+        with self.harness.timed() as span:
+            claims = self.driver.claim(
+                ClaimRequest(worker, names=known, limit=limit, queues=(self.harness.queue,))
+            )
+        taken = [claim.id for claim in claims]
+        due = self.model.claimable(known, Moment(span.start, span.end))
+        sure = {job_id for job_id, is_due in due.items() if is_due or job_id in taken}
+        assert taken == sorted(sure, key=self._place)[:limit]
+        for claim in claims:
+            self.model.claim(claim)
+            row = self.model.rows[claim.id]
+            assert (claim.token, claim.attempt) == (row.token, row.attempt)
+            assert (claim.run_id, claim.lost_leases) == (row.run_id, row.lost)
+            assert json.loads(claim.payload) == json.loads(row.request.payload)
+        self.claims += claims
+
+    def _place(self, job_id: UUID) -> tuple[int, Any, UUID]:
+        row = self.model.rows[job_id]
+        assert row.seen is not None
+        return (-row.request.priority, row.seen.due_at, row.id)
+
+    @precondition(lambda self: self.claims)
+    @rule(pick=PICKS, result=st.sampled_from([None, '"done"']), by_another=st.integers(0, 9))
+    def ack(self, pick: int, result: str | None, by_another: int) -> None:
+        claim = self._pick_claim(pick)
+        worker = self.workers[0] if by_another == 0 else claim.worker
+        with self.harness.timed() as span:
+            [answer] = self.driver.ack(worker, [Completion(claim.id, claim.token, result)])
+        row = self.model.owned(claim.id, worker, claim.token)
+        state = self.model.ack(row, result, Moment(span.start, span.end)) if row else None
+        self._check_written(answer, claim, state)
+
+    @precondition(lambda self: self.claims)
+    @rule(pick=PICKS, flags=NACKS, by_another=st.integers(0, 9))
+    def nack(self, pick: int, flags: dict[str, Any], by_another: int) -> None:
+        claim = self._pick_claim(pick)
+        worker = self.workers[0] if by_another == 0 else claim.worker
+        nack = Nack(claim.id, claim.token, **flags)
+        with self.harness.timed() as span:
+            [answer] = self.driver.nack(worker, [nack])
+        row = self.model.owned(claim.id, worker, claim.token)
+        state = self.model.nack(row, nack, Moment(span.start, span.end)) if row else None
+        self._check_written(answer, claim, state)
+
+    def _check_written(self, answer: WriteAnswer, claim: Claim, state: str | None) -> None:
+        outcome = Written.LOST if state is None else Written.DONE
+        assert (answer.id, answer.token) == (claim.id, claim.token)
+        assert (answer.outcome, answer.state) == (outcome, state)
+
+    @precondition(lambda self: self.model.rows)
+    @rule(pick=PICKS, tenant=SCOPES)
+    def cancel(self, pick: int, tenant: Any) -> None:
+        row = self._pick_job(pick)
+        with self.harness.timed() as span:
+            answer = self.harness.cancel(row.id, tenant=tenant)
+        assert answer.outcome == self.model.cancel(row.id, tenant, Moment(span.start, span.end))
+        assert answer.state == (None if answer.outcome == "not_found" else row.state)
+
+    @precondition(lambda self: self.model.rows)
+    @rule(pick=PICKS, tenant=SCOPES, fresh=st.booleans())
+    def retry(self, pick: int, tenant: Any, fresh: bool) -> None:
+        row = self._pick_job(pick)
+        fresh_run_id = new_id() if fresh else None
+        expected = self.model.refusal_of_retry(row.id, tenant, fresh=fresh)
+        refused = None
+        with self.harness.timed() as span:
+            try:
+                self.harness.retry(row.id, tenant=tenant, fresh_run_id=fresh_run_id)
+            except UltimateJobsError as refusal:
+                refused = refusal.code
+        assert refused == expected
+        if refused is None:
+            self.model.retry(row.id, fresh_run_id, Moment(span.start, span.end))
+
+    @rule(pick=PICKS)
+    def heartbeat(self, pick: int) -> None:
+        worker = self.workers[pick % len(self.workers)]
+        with self.harness.timed() as span:
+            answer = self.driver.heartbeat(worker)
+        now = Moment(span.start, span.end)
+        assert self.model.is_alive(worker, now) in (answer.alive, None)
+        if answer.alive:
+            self.model.register(worker, now)
+            assert answer.cancel_requested == self.model.stop_requests(worker)
+
+    @rule(pick=PICKS)
+    def release(self, pick: int) -> None:
+        worker = self.workers[pick % len(self.workers)]
+        self.driver.leases.release(worker)
+        self.model.release(worker)
+
+    @rule(milliseconds=MOVES)
+    def advance(self, milliseconds: int) -> None:
+        self.harness.advance(milliseconds)
+
+    @rule()
+    def rescue(self) -> None:
+        with self.harness.timed() as span:
+            rescues = self.harness.rescue()
+        now = Moment(span.start, span.end)
+        # Earlier examples left running jobs behind; a sweep takes those as well.
+        own = [rescue for rescue in rescues if rescue.id in self.model.rows]
+        lost = self.model.abandoned(now)
+        rescued = {rescue.id for rescue in own}
+        assert len(rescued) == len(own)
+        assert rescued == {i for i, is_alive in lost.items() if is_alive is False or i in rescued}
+        for rescue in own:
+            row = self.model.rows[rescue.id]
+            assert (rescue.worker, rescue.token) == (row.worker, row.token)
+            assert rescue.state == self.model.rescue(rescue.id, now)
+            assert rescue.lost_leases == row.lost
+
+    @invariant()
+    def holds_what_the_model_holds(self) -> None:
+        stored = {record.id: record for record in self.harness.find()}
+        assert stored.keys() == self.model.rows.keys()
+        for job_id, record in stored.items():
+            row = self.model.rows[job_id]
+            row.seen = record
+            assert (record.state, record.run_id, record.worker) == (
+                row.state,
+                row.run_id,
+                row.worker,
+            )
+            assert (record.attempt, record.token) == (row.attempt, row.token)
+            assert (record.lost_leases, record.retry_count) == (row.lost, row.retries)
+            assert (record.cancel_requested_at is not None) >= row.cancel
+            assert record.rerun_requested is (row.rerun is not None)
+            assert (record.finished_at is None) is (record.state in LIVE)
+            assert record.result == row.result
+            assert (record.last_error or "").startswith(row.last_error or "")
+            assert (record.last_error is None) is (row.last_error is None)
+            assert row.run_at.covers(record.run_at)
+            assert row.due_at.covers(record.due_at)
+
+    @invariant()
+    def holds_each_key_once(self) -> None:
+        rows = [row for row in self.model.rows.values() if row.seen and row.seen.state in LIVE]
+        triples = [(row.seen.name, row.seen.tenant, row.seen.key) for row in rows if row.seen]
+        assert len(triples) == len(set(triples))
+
+    @invariant()
+    def holds_growing_tokens_and_no_negative_attempts(self) -> None:
+        for record in self.harness.find():
+            assert record.attempt >= 0
+            assert record.token >= self.tokens.get(record.id, 0)
+            self.tokens[record.id] = record.token
+
+    def teardown(self) -> None:
+        for row in self.model.rows.values():
+            assert self.harness.event_types(row.id) == row.events
+
+
+def test_driver_under_any_sequence_of_verbs_agrees_with_the_model(
+    driver: Harness, settings: Any
+) -> None:
+    """After every verb of any sequence, each stored job is what the model says."""
+    # A low cap, so that short sequences reach it.
+    settings.ULTIMATE_JOBS = {**getattr(settings, "ULTIMATE_JOBS", {}), "MAX_LOST_LEASES": 3}
+    machine = type("Jobs", (Jobs,), {"harness": driver})
+
+    run_state_machine_as_test(machine, settings=_bounds())
+
+
+def _bounds() -> settings:
+    return settings(
+        max_examples=EXAMPLES,
+        stateful_step_count=STEPS,
+        deadline=None,
+        derandomize=CI,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
+    )
