@@ -6,7 +6,7 @@ decide, the model takes the driver's word, and only there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -23,6 +23,7 @@ from ultimate_jobs.types import (
 )
 
 LIVE = {"ready", "delayed", "running", "suspended"}
+FINAL = {"completed", "dead", "cancelled"}
 WAITING = {"ready", "delayed", "suspended"}
 MILLISECOND = 1.0
 
@@ -96,27 +97,17 @@ class Model:
         return live[0] if live else None
 
     def enqueue(
-        self, requests: Iterable[EnqueueRequest], on_conflict: OnConflict, now: Moment
-    ) -> list[EnqueueAnswer] | UUID:
-        """Return the answers, or the id of the job that refuses the whole list."""
-        requests = list(requests)
-        if on_conflict is OnConflict.ERROR:
-            refused = self._refused(requests)
-            if refused is not None:
-                return refused
+        self, requests: Sequence[EnqueueRequest], on_conflict: OnConflict, now: Moment
+    ) -> list[EnqueueAnswer] | None:
+        """Return the answers, or ``None`` where the list is refused whole."""
+        if on_conflict is OnConflict.ERROR and not self._are_all_free(requests):
+            return None
         return [self._enqueue(request, on_conflict, now) for request in requests]
 
-    def _refused(self, requests: list[EnqueueRequest]) -> UUID | None:
-        asked: dict[tuple[str, str, str], UUID] = {}
-        # A driver may look at the keys in any order; the least key is what both look at first.
-        for request in sorted(requests, key=_triple):
-            holder = self.holder(_triple(request))
-            if holder is not None:
-                return holder.id
-            if _triple(request) in asked:
-                return asked[_triple(request)]
-            asked[_triple(request)] = request.id
-        return None
+    def _are_all_free(self, requests: Sequence[EnqueueRequest]) -> bool:
+        triples = [_triple(request) for request in requests]
+        is_repeated = len(set(triples)) < len(triples)
+        return not is_repeated and not any(self.holder(triple) for triple in triples)
 
     def _enqueue(
         self, request: EnqueueRequest, on_conflict: OnConflict, now: Moment
