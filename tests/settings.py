@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
+
 from example_project.databases import databases
 
 SECRET_KEY = "only for tests"
 USE_TZ = True
 TIME_ZONE = "Europe/Berlin"
+# Worker processes of a test are given theirs: short leases, for example.
+ULTIMATE_JOBS = json.loads(os.environ.get("ULTIMATE_JOBS_TEST", "{}"))
 ROOT_URLCONF = "tests.urls"
 DATABASES = databases(others=("other",))
 INSTALLED_APPS = [

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
+from django.db import connections
 
 from ultimate_jobs.errors import SettingInvalid, SettingUnknown
 
@@ -56,6 +57,11 @@ def known_keys() -> list[str]:
     return sorted(_READERS)
 
 
+def uses_time_zones() -> bool:
+    """Return Django's own USE_TZ."""
+    return bool(django_settings.USE_TZ)
+
+
 @cache
 def _load() -> Settings:
     given = getattr(django_settings, "ULTIMATE_JOBS", {})
@@ -73,6 +79,12 @@ def _load() -> Settings:
         attribute, read = _READERS[key]
         values[attribute] = read(key, value)
     loaded = Settings(**values)
+    if loaded.database not in connections:
+        raise SettingInvalid(
+            key="DATABASE",
+            problem=f'is "{loaded.database}", which DATABASES does not define',
+            example='"default"',
+        )
     # Two renewals must fit into one lease, or a single slow heartbeat loses every job.
     if loaded.heartbeat_ms * 2 > loaded.lease_ttl_ms:
         raise SettingInvalid(

@@ -37,10 +37,11 @@ class Job(Generic[P, R]):
         func: Callable[Concatenate[Any, P], R],
         options: EnqueueOptions | None = None,
     ) -> None:
+        # First: it copies the function's attributes, which may have the names of ours.
+        update_wrapper(self, func)
         self.definition = definition
         self._func = func
         self._options = options or EnqueueOptions()
-        update_wrapper(self, func)
 
     @property
     def name(self) -> str:
@@ -79,7 +80,7 @@ class Job(Generic[P, R]):
                 )
         return Job(self.definition, self._func, self._options.updated(self.name, options))
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> RunHandle:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> RunHandle:
         """Ask for one run, in the caller's own transaction.
 
         Raises:
@@ -103,7 +104,7 @@ class Job(Generic[P, R]):
         """
         return jobs.enqueue(self.definition, self._options, inputs)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> RunHandle:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> RunHandle:
         """The async twin of ``enqueue``."""
         return await sync_to_async(self.enqueue)(*args, **kwargs)
 
@@ -154,7 +155,8 @@ def job(
     """
 
     def declare(func: Callable[Concatenate[Any, P], R]) -> Job[P, R]:
-        stored_name = name if name is not None else _default_name(func)
+        _check_function(func)
+        stored_name = name if name is not None else f"{func.__module__}.{func.__qualname__}"
         definition = _define(
             func, stored_name, key, queue, Retry() if retry is None else retry, priority, aliases
         )
@@ -184,18 +186,34 @@ def _define(
         retry=_check_retry(name, retry),
         priority=check_priority(name, priority),
         is_async=inspect.iscoroutinefunction(func),
-        aliases=tuple(check_text(name, "name", alias) for alias in aliases),
+        aliases=_check_aliases(name, aliases),
+        module_spec=func.__globals__.get("__spec__"),
     )
 
 
-def _default_name(func: Callable[..., Any]) -> str:
+def _check_function(func: object) -> None:
     if not inspect.isfunction(func):
-        raise JobSignatureInvalid(
-            job=repr(func),
-            problem=f"a job is a function, and this is a {type(func).__name__}",
-            fix="decorate a plain function at module level",
+        problem = f"a job is a function, and this is a {type(func).__name__}"
+    elif func.__name__ == "<lambda>":
+        problem = "a lambda has no name of its own"
+    elif inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+        problem = "calling a generator function runs nothing of its body"
+    else:
+        return
+    place = f"{getattr(func, '__module__', '?')}.{getattr(func, '__qualname__', repr(func))}"
+    raise JobSignatureInvalid(
+        job=place, problem=problem, fix="decorate a plain function at module level"
+    )
+
+
+def _check_aliases(name: str, aliases: object) -> tuple[str, ...]:
+    if isinstance(aliases, str) or not isinstance(aliases, Iterable):
+        raise JobOptionInvalid(
+            option="aliases",
+            problem=f'of job "{name}" is {type(aliases).__name__}, not a list of names',
+            fix='declare it as @job(aliases=["old.name"], ...)',
         )
-    return f"{func.__module__}.{func.__qualname__}"
+    return tuple(check_text(name, "name", alias) for alias in aliases)
 
 
 def _check_retry(name: str, retry: object) -> Retry:

@@ -35,8 +35,9 @@ class UltimateJobsError(Exception):
             CODES[cls.code] = cls
 
     def __reduce__(self) -> tuple[object, ...]:
-        # The subclasses take facts, not sentences; an error crosses processes as its sentences.
-        return (_rebuild, (type(self), self.cause, self.fix))
+        # The subclasses take facts, not sentences; an error crosses processes as its sentences,
+        # and keeps what else it tells.
+        return (_rebuild, (type(self), self.cause, self.fix), self.__dict__)
 
     @property
     def docs(self) -> str:
@@ -240,6 +241,19 @@ class ResultInvalid(UltimateJobsError):
         super().__init__(
             cause=f'job "{job}" returned a value whose {path} {problem}',
             fix="return plain JSON values, or None",
+        )
+
+
+class TransactionLeftOpen(UltimateJobsError):
+    """A body returned inside a transaction that it did not end; what it wrote there is undone."""
+
+    code = "X_TRANSACTION_LEFT_OPEN"
+
+    def __init__(self, *, job: str, aliases: Sequence[str]) -> None:
+        super().__init__(
+            cause=f'job "{job}" returned with a transaction open on {_listing(aliases)}, '
+            "which was rolled back",
+            fix=f'write it inside: with transaction.atomic(using="{sorted(aliases)[0]}"):',
         )
 
 
@@ -494,8 +508,8 @@ class MigrationKeysShared(UltimateJobsError):
         )
         more = f"; and {total - len(shared)} more" if total > len(shared) else ""
         super().__init__(
-            cause=f"{total} keys are held by live jobs of more than one tenant, and the index to "
-            f"go back to holds each once: {listed}{more}"
+            cause="the index to go back to cannot hold a key that live jobs of several tenants "
+            f"share ({total} in all): {listed}{more}"
             if shared
             else "two tenants held one key while the index to go back to was being built; "
             "by now they do not",

@@ -30,10 +30,17 @@ _subscribers: list[Subscriber] = []
 
 def subscribe(subscriber: Subscriber) -> None:
     """Call ``subscriber(name, facts)`` at each event, in the thread that emits it."""
-    _subscribers.append(subscriber)
+    if subscriber not in _subscribers:
+        _subscribers.append(subscriber)
 
 
-def emit(name: str, **facts: Any) -> None:
+def unsubscribe(subscriber: Subscriber) -> None:
+    """Stop calling a subscriber."""
+    if subscriber in _subscribers:
+        _subscribers.remove(subscriber)
+
+
+def emit(name: str, /, **facts: Any) -> None:
     """Tell every subscriber; one that raises is logged and stops no other.
 
     Raises:
@@ -41,7 +48,7 @@ def emit(name: str, **facts: Any) -> None:
     """
     if name not in EVENTS:
         raise KeyError(name)
-    for subscriber in _subscribers:
+    for subscriber in tuple(_subscribers):
         try:
             subscriber(name, facts)
         except Exception:

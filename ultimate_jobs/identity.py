@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ultimate_jobs.errors import IdempotencyRequired, JobKeyInvalid, JobOptionInvalid
@@ -50,15 +51,15 @@ def key_function(job: str, key: object, parameters: tuple[str, ...]) -> KeyFunct
 
     Raises:
         IdempotencyRequired: there is no key.
-        JobOptionInvalid: it is neither, or it names what is no input.
+        JobOptionInvalid: it is neither, cannot be called so, or names what is no input.
     """
     if key is None or key == "":
         raise IdempotencyRequired(job=job, parameters=parameters)
     if isinstance(key, str):
         _check_fields(job, key, parameters)
-        template = key
-        return lambda inputs: template.format(**inputs)
+        return _from_template(job, key)
     if callable(key):
+        _check_callable(job, key, parameters)
         return lambda inputs: key(**inputs)
     raise JobOptionInvalid(
         option="key",
@@ -67,9 +68,25 @@ def key_function(job: str, key: object, parameters: tuple[str, ...]) -> KeyFunct
     )
 
 
+def _from_template(job: str, template: str) -> KeyFunction:
+    def compute(inputs: Mapping[str, Any]) -> str:
+        try:
+            return template.format(**inputs)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            # The error's own words may quote an input.
+            raise _refused(
+                job,
+                "key",
+                f"cannot be formatted from these inputs ({type(error).__name__})",
+                f"declare job {job} with a key that fits every input",
+            ) from None
+
+    return compute
+
+
 def _check_fields(job: str, template: str, parameters: tuple[str, ...]) -> None:
     try:
-        names = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+        names = list(_field_names(template))
     except ValueError as error:
         raise JobOptionInvalid(
             option="key",
@@ -87,6 +104,36 @@ def _check_fields(job: str, template: str, parameters: tuple[str, ...]) -> None:
                 if parameters
                 else f'write it without braces: key="{job.rsplit(".", 1)[-1]}"',
             )
+
+
+def _field_names(template: str) -> Iterator[str]:
+    """Yield each field, those inside a format specification included."""
+    for _, name, specification, conversion in string.Formatter().parse(template):
+        if name is None:
+            continue
+        if conversion not in (None, "s", "r", "a"):
+            raise ValueError(f"unknown conversion !{conversion}")
+        yield name
+        yield from _field_names(specification or "")
+
+
+def _check_callable(job: str, key: Callable[..., Any], parameters: tuple[str, ...]) -> None:
+    if inspect.iscoroutinefunction(key):
+        problem = "is async, and a key is computed before anything is awaited"
+    else:
+        try:
+            inspect.signature(key).bind(**dict.fromkeys(parameters))
+        except ValueError:
+            return  # a builtin that does not tell its parameters
+        except TypeError as error:
+            problem = f"cannot be called with the inputs by name: {error}"
+        else:
+            return
+    raise JobOptionInvalid(
+        option="key",
+        problem=f'of job "{job}" {problem}',
+        fix=f"declare it as key=lambda {', '.join(parameters) or '**inputs'}: ...",
+    )
 
 
 def _refused(job: str, what: str, problem: str, fix: str) -> JobKeyInvalid:

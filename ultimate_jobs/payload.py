@@ -9,24 +9,16 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, NotRequired, cast, get_args, get_type_hints
 
 from django.db.models import Model
 from django.db.models.query import QuerySet
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, from_json, to_json
 from pydantic_core.core_schema import ErrorType
 from typing_extensions import TypedDict
-
-if sys.version_info >= (3, 14):
-    from annotationlib import Format
-
-    # There annotations are evaluated when read; one that names a later type must not fail yet.
-    _READING: dict[str, Any] = {"annotation_format": Format.FORWARDREF}
-else:
-    _READING = {}
 
 from ultimate_jobs.errors import (
     JobInputInvalid,
@@ -46,9 +38,19 @@ MAX_PATH = 120
 # A cheap witness in the dumped text; only a hit pays for the walk that finds the path.
 _SUSPECT = re.compile(rb"\\u0000|NaN|Infinity")
 
+_HAS_EXPONENT = re.compile(rb"\de\+?\d")
+_TEXT_OR_EXPONENT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?e\+?\d+')
+
 # Messages that may quote the value, or that an app's own validator wrote.
 _QUOTING = {"value_error", "assertion_error", "union_tag_invalid", "uuid_parsing"}
 _SAFE_MESSAGES = frozenset(get_args(ErrorType)) - _QUOTING
+
+_READING: dict[str, Any] = {}
+if sys.version_info >= (3, 14):
+    from annotationlib import Format
+
+    # There annotations are evaluated when read; one that names a later type must not fail yet.
+    _READING["annotation_format"] = Format.FORWARDREF
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ class InputSchema:
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
         ):
             raise self._refused("its function takes no context", "make ctx the first parameter")
+        if inputs[0].name in ("self", "cls"):
+            raise self._refused(
+                "a job is a function, and this is a method", "decorate a function at module level"
+            )
         for parameter in inputs[1:]:
             self._check(parameter)
         self.parameters = tuple(parameter.name for parameter in inputs[1:])
@@ -120,7 +126,7 @@ class InputSchema:
             JobPayloadTooLarge: the text is longer than ``max_bytes`` in UTF-8.
         """
         try:
-            encoded = self.adapter.dump_json(dict(values), warnings=False)
+            encoded = _keep_floats(self.adapter.dump_json(dict(values), warnings=False))
         except (PydanticSerializationError, ValueError, RecursionError):
             raise self._refused_value(find_refusal(values)) from None
         if len(encoded) > max_bytes:
@@ -185,9 +191,11 @@ class InputSchema:
         )
         try:
             adapter = TypeAdapter(cast(Any, shape))
-        except (PydanticSchemaGenerationError, PydanticUserError) as error:
+            self._check_defaults(adapter)
+        except PydanticUserError as error:
+            if error.code == "class-not-fully-defined":
+                raise NameError("what the type of an input refers to") from None
             raise self._unsupported(hints, error) from None
-        self._check_defaults(adapter)
         return adapter
 
     def _hints(self) -> dict[str, Any]:
@@ -288,7 +296,7 @@ def dump_result(job: str, value: object, *, max_bytes: int) -> str | None:
     if refusal is not None:
         raise ResultInvalid(job=job, path=refusal.path, problem=refusal.problem)
     try:
-        encoded = to_json(value)
+        encoded = _keep_floats(to_json(value))
         stored = from_json(encoded)
     except (PydanticSerializationError, ValueError, RecursionError):
         raise ResultInvalid(
@@ -302,6 +310,20 @@ def dump_result(job: str, value: object, *, max_bytes: int) -> str | None:
             job=job, path="result", problem=f"is {len(encoded)} bytes, more than {max_bytes}"
         )
     return encoded.decode()
+
+
+def _keep_floats(encoded: bytes) -> bytes:
+    """Spell large floats without exponent: jsonb would turn ``1e+16`` into a whole number."""
+    if not _HAS_EXPONENT.search(encoded):
+        return encoded
+    return _TEXT_OR_EXPONENT.sub(_spelled, encoded)
+
+
+def _spelled(token: re.Match[bytes]) -> bytes:
+    if token[0].startswith(b'"'):
+        return token[0]
+    digits = f"{Decimal(token[0].decode()):f}"
+    return (digits if "." in digits else f"{digits}.0").encode()
 
 
 def find_refusal(value: object, *, root: str = "") -> Refusal | None:

@@ -20,6 +20,7 @@ class JobDefinition:
     Attributes:
         key_for: computes the idempotency key from the validated inputs.
         is_async: the function is an ``async def``.
+        module_spec: the import that executed the declaration; ``None`` outside of one.
     """
 
     name: str
@@ -31,6 +32,7 @@ class JobDefinition:
     priority: int = 0
     is_async: bool = False
     aliases: tuple[str, ...] = ()
+    module_spec: object = field(default=None, compare=False, repr=False)
 
     @property
     def place(self) -> str:
@@ -66,13 +68,24 @@ def register_job(definition: JobDefinition) -> None:
     Raises:
         JobNameTaken: another function declares one of the names.
     """
+    names = (definition.name, *definition.aliases)
     with _store.lock:
-        for name in (definition.name, *definition.aliases):
+        for name in names:
             present = _store.jobs.get(name)
-            if present is not None and present.place != definition.place:
+            if present is not None and not _is_imported_again(present, definition):
                 raise JobNameTaken(name=name, first=present.place, second=definition.place)
-        for name in (definition.name, *definition.aliases):
-            _store.jobs[name] = definition
+        replaced = _store.jobs.get(definition.name)
+        for name, present in list(_store.jobs.items()):
+            if present is replaced:
+                del _store.jobs[name]
+        _store.jobs.update(dict.fromkeys(names, definition))
+
+
+def _is_imported_again(present: JobDefinition, definition: JobDefinition) -> bool:
+    # Each import makes a spec of its own, so a second "def" of one name in one module shares it.
+    return present.place == definition.place and (
+        definition.module_spec is None or present.module_spec is not definition.module_spec
+    )
 
 
 def find_job(name: str) -> JobDefinition:

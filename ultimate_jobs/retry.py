@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, get_args
+from typing import Literal, TypeGuard, get_args
 
 from ultimate_jobs.errors import JobOptionInvalid
 
@@ -14,6 +15,7 @@ BackoffName = Literal["fixed", "linear", "exponential"]
 Backoff = BackoffName | Callable[[int], float | timedelta]
 
 MAX_ATTEMPTS = 1000
+MAX_DELAY_SECONDS = 366 * 86_400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +52,15 @@ class Retry:
             raise _invalid(
                 "backoff", f"is neither callable nor one of {names}", 'backoff="exponential"'
             )
-        if not 0 <= self.jitter <= 1:
+        if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:
             raise _invalid("jitter", "is not between 0 and 1", "jitter=0.1")
         for option in ("delay", "max_delay"):
-            if _seconds(getattr(self, option)) < 0:
-                raise _invalid(option, "is negative", f"{option}=5")
+            value = getattr(self, option)
+            if not isinstance(value, timedelta) and not _is_number(value):
+                raise _invalid(option, "is neither seconds nor a timedelta", f"{option}=5")
+            seconds = value.total_seconds() if isinstance(value, timedelta) else value
+            if not 0 <= seconds <= MAX_DELAY_SECONDS:
+                raise _invalid(option, "is not between 0 and a year", f"{option}=5")
 
     @property
     def backoff_name(self) -> str:
@@ -67,6 +73,10 @@ class Retry:
         Args:
             attempt: the number of the attempt that failed, 1 for the first.
             chance: a source of numbers in [0, 1) for the jitter.
+
+        Raises:
+            TypeError, ValueError: a callable backoff returned no number; what it raises itself
+                passes through.
         """
         longest = _seconds(self.max_delay)
         base = min(longest, max(0.0, self._base_seconds(attempt)))
@@ -75,7 +85,7 @@ class Retry:
     def _base_seconds(self, attempt: int) -> float:
         unit = _seconds(self.delay)
         if callable(self.backoff):
-            return _seconds(self.backoff(attempt))
+            return _checked_seconds(self.backoff(attempt))
         if self.backoff == "fixed":
             return unit
         if self.backoff == "linear":
@@ -86,6 +96,19 @@ class Retry:
 
 def _seconds(value: float | timedelta) -> float:
     return value.total_seconds() if isinstance(value, timedelta) else float(value)
+
+
+def _checked_seconds(value: object) -> float:
+    if not isinstance(value, timedelta) and not _is_number(value):
+        raise TypeError(f"backoff returned {type(value).__name__}, neither seconds nor timedelta")
+    seconds = _seconds(value)
+    if math.isnan(seconds):
+        raise ValueError("backoff returned NaN")
+    return seconds
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _invalid(option: str, problem: str, example: str) -> JobOptionInvalid:

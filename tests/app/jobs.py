@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
+from contextvars import ContextVar
+from typing import Any
 
 from django.db.models.functions import Now
 
+from tests.app import oddities
 from tests.app.models import Document, Effect
 from ultimate_jobs import JobContext, Retry, job
+
+LEFT_BEHIND: ContextVar[str] = ContextVar("left_behind")
 
 
 def leave_effect(ctx: JobContext, label: str, *, seen: str = "") -> Effect:
@@ -23,6 +29,11 @@ def note(ctx: JobContext, label: str) -> str:
     """Leave one effect."""
     leave_effect(ctx, label)
     return label
+
+
+@job(key="noop:{label}", name="tests.noop")
+def noop(ctx: JobContext, label: str) -> None:
+    """Do nothing, to measure everything else."""
 
 
 @job(key="slow:{label}", name="tests.slow")
@@ -55,3 +66,73 @@ def read_documents(ctx: JobContext, name: str) -> None:
     rows = Document.objects.filter(name__startswith=f"{name}/").values_list("name", "version")
     seen = {full.rsplit("/", 1)[1]: version for full, version in rows}
     leave_effect(ctx, name, seen=json.dumps(seen))
+
+
+@job(key="work:{label}", name="tests.work")
+def work(ctx: JobContext, label: str, seconds: float = 0.0) -> int:
+    """Take this long, then leave an effect; the result is the process it ran in."""
+    time.sleep(seconds)
+    leave_effect(ctx, label)
+    return os.getpid()
+
+
+@job(key="gated:{label}", name="tests.gated")
+def gated(ctx: JobContext, label: str, gate: str, checks: bool = False) -> int:
+    """Leave an effect, return once the gate is open; with ``checks``, look for interruptions."""
+    leave_effect(ctx, label)
+    while not Document.objects.filter(name=gate, version=1).exists():
+        if checks:
+            ctx.check()
+        time.sleep(0.01)
+    if checks:
+        ctx.check()
+    return os.getpid()
+
+
+@job(key="stubborn:{label}", name="tests.stubborn")
+def stubborn(ctx: JobContext, label: str) -> str:
+    """Swallow the interruption and return as if nothing had been."""
+    leave_effect(ctx, label)
+    while True:
+        try:
+            ctx.check()
+        except BaseException:
+            leave_effect(ctx, f"{label} swallowed")
+            return "completed all the same"
+        time.sleep(0.01)
+
+
+@job(key="poison:{label}", name="tests.poison", retry=Retry(attempts=3, backoff="fixed", delay=0))
+def poison(ctx: JobContext, label: str) -> None:
+    """Fail always."""
+    leave_effect(ctx, label)
+    raise ValueError(f"attempt {ctx.attempt} of {label} fails")
+
+
+@job(key="suicide:{label}", name="tests.suicide")
+def suicide(ctx: JobContext, label: str) -> None:
+    """Kill the process it runs in."""
+    leave_effect(ctx, label)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@job(key="odd:{what}", name="tests.odd", retry=Retry(attempts=1))
+def odd(ctx: JobContext, what: str) -> Any:
+    """Do one of the things that have brought workers down."""
+    leave_effect(ctx, what)
+    return oddities.do(what)
+
+
+@job(key="asynchronous:{label}", name="tests.asynchronous")
+async def asynchronous(ctx: JobContext, label: str) -> str:
+    """Leave an effect through the async ORM."""
+    await Effect.objects.acreate(job_id=ctx.job_id, label=label, pid=os.getpid())
+    return label
+
+
+@job(key="leaves:{label}", name="tests.leaves")
+def leaves(ctx: JobContext, label: str) -> str:
+    """Answer what an earlier body left behind in this thread, and leave it anew."""
+    found = LEFT_BEHIND.get("nothing")
+    LEFT_BEHIND.set(label)
+    return found

@@ -26,6 +26,16 @@ DIFFERENCES = (
         "what postgres keeps outlives the driver; that is its purpose",
     ),
     Difference(
+        "test_at_of_a_driver_without_a_database_is_refused",
+        "postgres",
+        "postgres is over a database alias, and over any other",
+    ),
+    Difference(
+        "test_at_of_a_driver_over_a_database_moves_to_another",
+        "memory",
+        "memory is over no database",
+    ),
+    Difference(
         "test_claim_by_many_threads_takes_each_job_once",
         "postgres",
         "other threads have other connections, which cannot see this test's transaction; "

@@ -10,7 +10,7 @@ from itertools import chain
 import pytest
 from django.db import transaction
 
-from ultimate_jobs.drivers.base import Driver
+from ultimate_jobs.drivers.base import Driver, Introspection, Leases
 from ultimate_jobs.errors import DriverUnsupported
 from ultimate_jobs.types import Claim
 
@@ -123,10 +123,39 @@ def test_enqueue_in_a_rolled_back_block_leaves_nothing(driver: Harness) -> None:
     assert {job.id for job in driver.find()} == {holder.id, answer.id}
 
 
-def test_driver_under_test_is_a_driver(driver: Harness) -> None:
-    """Every member of the protocol is there."""
-    members = [name for name in vars(Driver) if not name.startswith("_")]
+def test_driver_under_test_has_every_member_of_the_protocol(driver: Harness) -> None:
+    """Nothing of the protocol is missing, neither of the driver nor of its capability objects."""
+    pairs = [
+        (Driver, driver.driver),
+        (Introspection, driver.driver.introspection),
+        (Leases, driver.driver.leases),
+    ]
 
-    missing = [name for name in members if name not in dir(driver.driver)]
+    missing = [
+        f"{protocol.__name__}.{name}"
+        for protocol, implementation in pairs
+        for name in vars(protocol)
+        if not name.startswith("_") and name not in dir(implementation)
+    ]
 
     assert missing == []
+
+
+def test_at_of_a_driver_without_a_database_is_refused(driver: Harness) -> None:
+    """Where no database holds the jobs, no other one can, and the refusal names the one asked."""
+    alias = driver.driver.alias
+
+    with pytest.raises(DriverUnsupported) as refusal:
+        driver.driver.at("other")
+
+    assert alias is None
+    assert refusal.value.code == "X_DRIVER_UNSUPPORTED"
+    assert '"other"' in refusal.value.cause
+
+
+def test_at_of_a_driver_over_a_database_moves_to_another(driver: Harness) -> None:
+    """A driver over another alias is one of the same kind that says so."""
+    moved = driver.driver.at("other")
+
+    assert (driver.driver.alias, moved.alias) == ("default", "other")
+    assert moved.name == driver.driver.name

@@ -209,6 +209,18 @@ def test_events_of_all_jobs_have_growing_ids(driver: Harness) -> None:
     assert len(ids) == len(set(ids)) == 2
 
 
+def test_events_handed_out_cannot_change_what_happened(driver: Harness) -> None:
+    """Whoever reads a history gets a copy of it."""
+    claim = driver.running()
+    driver.fail(claim)
+    [read] = driver.events(claim.id)
+
+    read.detail["message"] = "nothing happened"
+
+    [event] = driver.events(claim.id)
+    assert event.detail["message"] == "boom"
+
+
 def test_events_of_an_unknown_job_are_none(driver: Harness) -> None:
     """A job that does not exist has no history, and asking is no error."""
     assert driver.events(new_id()) == []

@@ -13,6 +13,17 @@ from ultimate_jobs.types import ANY_TENANT
 from .harness import MINUTE_MS, Harness
 
 
+def test_now_is_the_clock_that_decides_what_is_due(driver: Harness) -> None:
+    """What a screen shows as now is the driver's own clock, wherever a test moved it."""
+    driver.advance(90 * MINUTE_MS)
+
+    with driver.timed() as span:
+        now = driver.driver.introspection.now()
+
+    assert span.covers(now)
+    assert now.utcoffset() is not None
+
+
 def test_get_of_an_unknown_id_finds_nothing(driver: Harness) -> None:
     """An id that does not exist is no error."""
     assert driver.driver.introspection.get(uuid4(), tenant=ANY_TENANT) is None

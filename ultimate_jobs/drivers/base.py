@@ -164,6 +164,8 @@ class Leases(Protocol):
 class Outbox(Protocol):
     """Messages staged inside the app's own transaction."""
 
-    def stage_enqueue(self, requests: Sequence[EnqueueRequest], *, alias: str) -> None:
+    def stage_enqueue(
+        self, requests: Sequence[EnqueueRequest], *, on_conflict: OnConflict, alias: str
+    ) -> None:
         """Write the requests as outbox rows on ``alias``, in its open transaction."""
         ...

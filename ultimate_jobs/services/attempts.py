@@ -30,7 +30,7 @@ def complete(
         result = dump_result(job, value, max_bytes=max_bytes)
     except ResultInvalid as error:
         return bury(claim, error)
-    except Exception as error:
+    except BaseException as error:
         # The value is foreign: its methods may raise anything.
         return bury(claim, ResultInvalid(job=job, path="result", problem=_could_not(error)))
     return Completion(claim.id, claim.token, result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from dataclasses import dataclass
@@ -10,10 +11,16 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.db import connections
 
 from ultimate_jobs.drivers import current_driver
-from ultimate_jobs.errors import JobFailed, JobNotFound, ResultInTransaction, ResultTimeout
+from ultimate_jobs.errors import (
+    JobFailed,
+    JobNotFound,
+    JobOptionInvalid,
+    ResultInTransaction,
+    ResultTimeout,
+)
+from ultimate_jobs.services.placement import open_connections
 from ultimate_jobs.states import FINAL, JobState
 from ultimate_jobs.types import ANY_TENANT, EnqueueAnswer, JobRecord
 
@@ -45,43 +52,64 @@ class RunHandle:
         """Wait until the run has ended and return what its body returned.
 
         Args:
-            timeout: seconds or a timedelta.
+            timeout: seconds or a timedelta; 0 looks once.
 
         Raises:
             JobFailed: it ended ``dead`` or ``cancelled``.
             ResultTimeout: it is not over yet.
-            ResultInTransaction: called inside the transaction that hides the end.
+            ResultInTransaction: it has not ended, and the open transaction hides its end.
             JobNotFound: the job was never committed, or retention removed it.
         """
-        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
-        self._refuse_open_transaction()
+        seconds = _seconds(timeout)
         deadline = time.monotonic() + seconds
-        while True:
-            record = self._record()
-            if record.state in FINAL:
-                return self._value(record)
-            if time.monotonic() >= deadline:
-                raise ResultTimeout(
-                    job_id=self.id, state=record.state.value, waited_seconds=seconds
-                )
-            time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+        while (record := self._look()) is None or record.state not in FINAL:
+            time.sleep(self._pause(record, deadline, seconds))
+        return self._value(record)
 
     async def aresult(self, timeout: float | timedelta = 30.0) -> Any:
-        """The async twin of ``result``."""
-        return await sync_to_async(self.result, thread_sensitive=False)(timeout)
+        """The async twin of ``result``; between two looks it holds no thread."""
+        seconds = _seconds(timeout)
+        deadline = time.monotonic() + seconds
+        look = sync_to_async(self._look)
+        while (record := await look()) is None or record.state not in FINAL:
+            await asyncio.sleep(self._pause(record, deadline, seconds))
+        return self._value(record)
 
-    def _record(self) -> JobRecord:
+    def _look(self) -> JobRecord | None:
+        """Return the job; ``None`` where it was staged and has not yet reached its queue."""
         record = current_driver().introspection.get(self.id, tenant=ANY_TENANT)
-        if record is None:
+        if record is None and self.deduped is not None:
             raise JobNotFound(job_id=self.id)
+        if record is None or record.state not in FINAL:
+            self._refuse_open_transaction()
         return record
+
+    def _refuse_open_transaction(self) -> None:
+        home = current_driver().alias
+        for connection in open_connections():
+            if connection.alias == home or self.deduped is None:
+                raise ResultInTransaction(job_id=self.id, alias=connection.alias)
+
+    def _pause(self, record: JobRecord | None, deadline: float, seconds: float) -> float:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            state = "staged" if record is None else record.state.value
+            raise ResultTimeout(job_id=self.id, state=state, waited_seconds=seconds)
+        return min(POLL_SECONDS, left)
 
     def _value(self, record: JobRecord) -> Any:
         if record.state is not JobState.COMPLETED:
             raise JobFailed(job_id=self.id, state=record.state.value)
         return None if record.result is None else json.loads(record.result)
 
-    def _refuse_open_transaction(self) -> None:
-        alias = current_driver().alias
-        if alias is not None and connections[alias].in_atomic_block:
-            raise ResultInTransaction(job_id=self.id, alias=alias)
+
+def _seconds(timeout: object) -> float:
+    if isinstance(timeout, timedelta):
+        return max(0.0, timeout.total_seconds())
+    if isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout == timeout:
+        return max(0.0, float(timeout))
+    raise JobOptionInvalid(
+        option="timeout",
+        problem="of result() is neither seconds nor a timedelta",
+        fix="call .result(timeout=30)",
+    )

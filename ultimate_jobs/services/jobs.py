@@ -13,7 +13,7 @@ from django.db import transaction
 from ultimate_jobs import conf
 from ultimate_jobs.drivers import current_driver
 from ultimate_jobs.drivers.base import Driver
-from ultimate_jobs.errors import JobNotFound
+from ultimate_jobs.errors import JobNotFound, JobOptionInvalid
 from ultimate_jobs.identity import check_text
 from ultimate_jobs.ids import new_id
 from ultimate_jobs.registry import JobDefinition
@@ -43,6 +43,7 @@ def enqueue(
     Raises:
         JobInputInvalid, JobPayloadInvalid, JobPayloadTooLarge, JobKeyInvalid: one is refused.
         JobDuplicate: a key is held and ``on_conflict`` is ``error``.
+        JobOptionInvalid: ``on_conflict`` is ``error`` and the enqueue is staged.
         EnqueueSerialization, EnqueueAliasAmbiguous, JobsSchema: see their pages.
     """
     requests = [_request(definition, options, one) for one in inputs]
@@ -53,7 +54,7 @@ def enqueue(
     if placement.way is Way.DIRECT:
         answers = driver.enqueue(requests, on_conflict=options.on_conflict)
     elif placement.way is Way.STAGED:
-        answers = _stage(driver, requests, str(placement.alias))
+        answers = _stage(driver, requests, options.on_conflict, str(placement.alias))
     else:
         answers = _on_commit(driver, requests, options.on_conflict, str(placement.alias))
     return [RunHandle.of(answer) for answer in answers]
@@ -139,8 +140,17 @@ def _timing(run_after: datetime | timedelta | None) -> tuple[datetime | None, in
     return run_after, 0
 
 
-def _stage(driver: Driver, requests: Sequence[EnqueueRequest], alias: str) -> list[EnqueueAnswer]:
-    driver.outbox.stage_enqueue(requests, alias=alias)
+def _stage(
+    driver: Driver, requests: Sequence[EnqueueRequest], on_conflict: OnConflict, alias: str
+) -> list[EnqueueAnswer]:
+    if on_conflict is OnConflict.ERROR:
+        raise JobOptionInvalid(
+            option="on_conflict",
+            problem=f'of job "{requests[0].name}" is "error", and whether its key is held is not '
+            f'known before the transaction on "{alias}" has committed',
+            fix='use .using(on_conflict="existing")',
+        )
+    driver.outbox.stage_enqueue(requests, on_conflict=on_conflict, alias=alias)
     return [_unknown_yet(request) for request in requests]
 
 
@@ -165,10 +175,10 @@ def _unknown_yet(request: EnqueueRequest) -> EnqueueAnswer:
     )
 
 
-def _uuid(job_id: UUID | str) -> UUID:
+def _uuid(job_id: object) -> UUID:
     if isinstance(job_id, UUID):
         return job_id
     try:
-        return UUID(job_id)
+        return UUID(str(job_id))
     except ValueError:
         raise JobNotFound(job_id=job_id) from None

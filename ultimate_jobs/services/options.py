@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import connections
@@ -14,6 +15,12 @@ from ultimate_jobs.identity import check_text
 from ultimate_jobs.types import OnConflict
 
 PRIORITY_RANGE = (-100, 100)
+
+# Far enough for any job, and near enough that every client can still read the stored instant.
+MAX_DELAY = timedelta(days=36_525)
+LAST_START = datetime(9000, 1, 1, tzinfo=UTC)
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +67,25 @@ def _check_tenant(job: str, value: object) -> str | None:
     return None if value is None or value == "" else check_text(job, "tenant", value)
 
 
-def _check_queue(job: str, value: object) -> str:
-    return check_text(job, "queue", value)
+def _check_queue(job: str, value: object) -> str | None:
+    return None if value is None else check_text(job, "queue", value)
 
 
 def _check_run_after(job: str, value: object) -> datetime | timedelta | None:
-    if value is None or isinstance(value, timedelta):
-        return value
-    if isinstance(value, datetime) and is_aware(value):
-        return value
+    problem = "is neither an aware datetime nor a timedelta"
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        if value <= MAX_DELAY:
+            return value
+        problem = f"is over {MAX_DELAY.days} days away"
+    elif isinstance(value, datetime) and is_aware(value):
+        if value <= LAST_START:
+            return value
+        problem = f"lies behind the year {LAST_START.year}"
     raise JobOptionInvalid(
         option="run_after",
-        problem=f'of job "{job}" is neither an aware datetime nor a timedelta',
+        problem=f'of job "{job}" {problem}',
         fix="use .using(run_after=timedelta(minutes=5))",
     )
 
@@ -89,7 +103,7 @@ def _check_alias(job: str, value: object) -> str | None:
 def _check_on_conflict(job: str, value: object) -> OnConflict:
     try:
         return OnConflict(value)  # type: ignore[arg-type]
-    except ValueError:
+    except (ValueError, TypeError):
         names = ", ".join(one.value for one in OnConflict)
         raise JobOptionInvalid(
             option="on_conflict",
@@ -99,11 +113,11 @@ def _check_on_conflict(job: str, value: object) -> OnConflict:
 
 
 def _check_traceparent(job: str, value: object) -> str | None:
-    if value is None or (isinstance(value, str) and len(value) == 55 and value.isascii()):
+    if value is None or (isinstance(value, str) and _TRACEPARENT.fullmatch(value)):
         return value
     raise JobOptionInvalid(
         option="traceparent",
-        problem=f'of job "{job}" is no W3C traceparent of 55 characters',
+        problem=f'of job "{job}" is no W3C traceparent of 55 characters, hexadecimal in lower case',
         fix="leave traceparent out",
     )
 

@@ -5,32 +5,43 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Document',
+            name="Document",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.TextField(unique=True)),
-                ('version', models.IntegerField(db_default=0)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.TextField(unique=True)),
+                ("version", models.IntegerField(db_default=0)),
             ],
         ),
         migrations.CreateModel(
-            name='Effect',
+            name="Effect",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('job_id', models.UUIDField(db_index=True)),
-                ('label', models.TextField()),
-                ('seen', models.TextField(db_default='')),
-                ('attempt', models.IntegerField(db_default=0)),
-                ('pid', models.IntegerField(db_default=0)),
-                ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('finished_at', models.DateTimeField(null=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("job_id", models.UUIDField(db_index=True)),
+                ("label", models.TextField()),
+                ("seen", models.TextField(db_default="")),
+                ("attempt", models.IntegerField(db_default=0)),
+                ("pid", models.IntegerField(db_default=0)),
+                (
+                    "started_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
+                ),
+                ("finished_at", models.DateTimeField(null=True)),
             ],
         ),
     ]

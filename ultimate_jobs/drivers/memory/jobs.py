@@ -90,7 +90,7 @@ class MemoryJobs:
             return EnqueueAnswer(row.id, row.run_id, False, row.state, True)
         is_other = holder.id != request.id
         if on_conflict is OnConflict.RERUN and is_other and holder.state is JobState.RUNNING:
-            holder.rerun = Rerun(request, run_at=max(now, _start(request, now)))
+            holder.rerun = Rerun(request, run_at=_start(request, now))
         return EnqueueAnswer(
             id=holder.id,
             run_id=holder.run_id,

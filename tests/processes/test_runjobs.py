@@ -1,0 +1,122 @@
+"""manage.py runjobs refuses in words, and sums up what it did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.test import override_settings
+
+from tests.app.jobs import note
+from tests.app.models import Effect
+from ultimate_jobs.drivers import use_driver
+from ultimate_jobs.drivers.memory import MemoryDriver
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def refused(*arguments: str, **options: Any) -> dict[str, str]:
+    """Run with --json and return the error."""
+    out = StringIO()
+    with pytest.raises(SystemExit) as exit_:
+        call_command("runjobs", *arguments, "--json", stdout=out, **options)
+    assert exit_.value.code == 1
+    error: dict[str, str] = json.loads(out.getvalue())["error"]
+    return error
+
+
+@pytest.fixture
+def memory_driver() -> Iterator[None]:
+    use_driver(MemoryDriver())
+    yield
+    use_driver(None)
+
+
+def test_burst_runs_what_is_due_and_sums_up() -> None:
+    """The last line says how many jobs ended how."""
+    note.enqueue(label="one")
+    out = StringIO()
+
+    call_command("runjobs", "--burst", "--threads", "2", "--json", stdout=out)
+
+    assert json.loads(out.getvalue()) == {
+        "completed": 1,
+        "failed": 0,
+        "dead": 0,
+        "cancelled": 0,
+        "handed_back": 0,
+        "lost": 0,
+    }
+    assert Effect.objects.get().label == "one"
+
+
+def test_summary_is_text_by_default() -> None:
+    """People read a sentence."""
+    out = StringIO()
+
+    call_command("runjobs", "--burst", stdout=out)
+
+    assert out.getvalue().startswith("0 completed, 0 failed, 0 dead")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "cause"),
+    [
+        (["--threads", "0"], "X_ARGUMENT_INVALID", "--threads is below 1"),
+        (["--grace", "-1"], "X_ARGUMENT_INVALID", "--grace is not between"),
+        (["--grace", "nan"], "X_ARGUMENT_INVALID", "--grace is not between"),
+        (["--queues", " , "], "X_ARGUMENT_INVALID", "--queues names no queue"),
+        (["--queues", "a\x00b"], "X_JOB_KEY_INVALID", "NUL"),
+        (["--database", "nowhere"], "X_ARGUMENT_INVALID", "--database"),
+    ],
+)
+def test_unusable_argument_is_refused(arguments: list[str], code: str, cause: str) -> None:
+    """Before anything is claimed, with a fix."""
+    error = refused(*arguments)
+
+    assert error["code"] == code
+    assert cause in error["cause"]
+    assert error["fix"]
+
+
+def test_memory_driver_is_refused(memory_driver: None) -> None:
+    """Its jobs live in the process that enqueued them: this one's queue would be empty."""
+    error = refused("--burst")
+
+    assert error["code"] == "X_DRIVER_UNSUPPORTED"
+    assert "memory" in error["cause"]
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("x_jobs", "lost_leases"),
+        ("x_jobs", "result"),
+        ("x_jobs", "cancel_requested_at"),
+        ("x_job_events", "detail"),
+        ("x_job_leases", "holder"),
+    ],
+)
+def test_database_without_the_schema_is_refused(table: str, column: str) -> None:
+    """A worker that starts before its migration says which command is missing."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"alter table {table} rename column {column} to later")
+    try:
+        error = refused("--burst")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"alter table {table} rename column later to {column}")
+
+    assert error["code"] == "X_JOBS_SCHEMA"
+    assert error["fix"] == "manage.py migrate ultimate_jobs"
+
+
+@override_settings(ULTIMATE_JOBS={"DRIVER": "nats"})
+def test_driver_that_is_not_built_is_refused() -> None:
+    """By name."""
+    assert refused("--burst")["code"] == "X_DRIVER_NOT_IMPLEMENTED"

@@ -1,0 +1,203 @@
+"""Settings: one dict, typed, frozen; what nothing reads and what cannot work is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from ultimate_jobs import conf
+from ultimate_jobs.errors import SettingInvalid, SettingUnknown
+
+COUNTS = ["THREADS", "CLAIM_BATCH", "MAX_PAYLOAD_BYTES", "MAX_RESULT_BYTES", "MAX_LOST_LEASES"]
+DURATIONS = [
+    "LEASE_TTL",
+    "HEARTBEAT",
+    "POLL",
+    "RESCUE_INTERVAL",
+    "ACK_INTERVAL",
+    "PREFETCH",
+    "GRACE",
+]
+TEXTS = ["DRIVER", "DATABASE", "DEFAULT_QUEUE", "APP_VERSION"]
+
+
+def given(**keys: Any) -> override_settings:
+    return override_settings(ULTIMATE_JOBS=keys)
+
+
+def test_settings_without_a_dict_are_the_defaults() -> None:
+    """A project that sets nothing gets the documented figures."""
+    found = conf.settings()
+
+    assert (found.driver, found.database, found.default_queue) == ("postgres", "default", "default")
+    assert (found.lease_ttl_ms, found.heartbeat_ms) == (30_000, 5_000)
+    assert (found.max_payload_bytes, found.max_result_bytes) == (1_048_576, 1_048_576)
+
+
+def test_settings_are_frozen() -> None:
+    """No code changes a setting behind the back of another."""
+    found = conf.settings()
+
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.threads = 9  # type: ignore[misc]
+
+
+def test_known_keys_are_upper_case_and_durations_name_no_unit() -> None:
+    """A key is the attribute in upper case; a duration takes seconds or a timedelta."""
+    known = conf.known_keys()
+
+    assert known == sorted(known)
+    assert all(key.isupper() and not key.endswith("_MS") for key in known)
+    assert {*COUNTS, *DURATIONS, *TEXTS} <= set(known)
+
+
+def test_settings_follow_an_override_and_its_end() -> None:
+    """What a test overrides is seen at once, and gone afterwards."""
+    with given(THREADS=3):
+        inside = conf.settings().threads
+
+    assert inside == 3
+    assert conf.settings().threads == 8
+
+
+def test_settings_of_nested_overrides_end_in_order() -> None:
+    """The inner override covers the outer one only while it lasts."""
+    with given(THREADS=3):
+        with given(CLAIM_BATCH=7):
+            inner = conf.settings()
+        outer = conf.settings()
+
+    assert (inner.threads, inner.claim_batch) == (8, 7)
+    assert (outer.threads, outer.claim_batch) == (3, 100)
+
+
+def test_settings_are_read_once_between_two_changes() -> None:
+    """Reading a setting costs nothing, so that hot paths may ask."""
+    assert conf.settings() is conf.settings()
+
+
+@pytest.mark.parametrize("key", COUNTS)
+def test_count_is_taken_as_given(key: str) -> None:
+    """A whole number above 0 is the value itself."""
+    with given(**{key: 1}):
+        assert getattr(conf.settings(), key.lower()) == 1
+
+
+@pytest.mark.parametrize("key", COUNTS)
+@pytest.mark.parametrize("value", [0, -1, True, False, 1.0, "8", None, Decimal(8)])
+def test_count_that_is_no_positive_whole_number_is_refused(key: str, value: object) -> None:
+    """A zero is refused in words and never read as "not set"."""
+    with given(**{key: value}), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert f'"{key}"' in caught.value.cause
+
+
+@pytest.mark.parametrize("key", DURATIONS)
+@pytest.mark.parametrize("value", [10, 10.0, timedelta(seconds=10)])
+def test_duration_takes_seconds_or_a_timedelta(key: str, value: object) -> None:
+    """Both spellings of ten seconds are ten seconds."""
+    with (
+        given(LEASE_TTL=60) if key == "HEARTBEAT" else given(),
+        given(**({"LEASE_TTL": 60} if key == "HEARTBEAT" else {}), **{key: value}),
+    ):
+        assert getattr(conf.settings(), f"{key.lower()}_ms") == 10_000
+
+
+@pytest.mark.parametrize("key", DURATIONS)
+@pytest.mark.parametrize(
+    "value",
+    [0, 0.0, -1, 0.0001, timedelta(0), True, "30", None, float("nan"), float("inf"), 10**9],
+)
+def test_duration_that_is_none_is_refused(key: str, value: object) -> None:
+    """Zero, NaN, infinity, text and a century are refused, and named."""
+    with given(**{key: value}), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert f'"{key}"' in caught.value.cause
+
+
+@pytest.mark.parametrize("key", TEXTS)
+@pytest.mark.parametrize("value", [None, 1, b"x", ["postgres"]])
+def test_text_that_is_none_is_refused(key: str, value: object) -> None:
+    """A setting that is text takes nothing else."""
+    with given(**{key: value}), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert f'"{key}" is {type(value).__name__}' in caught.value.cause.replace("]", "")
+
+
+def test_database_that_is_not_configured_is_refused() -> None:
+    """A misspelt alias is said at the first read, not at the first query of a worker."""
+    with given(DATABASE="defualt"), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert "DATABASE" in caught.value.cause
+    assert "defualt" in caught.value.cause
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [("THREDS", "THREADS"), ("threads", "THREADS"), ("LEASE_TTL_MS", "LEASE_TTL")],
+)
+def test_unknown_key_is_refused_with_the_nearest_known_one(key: str, nearest: str) -> None:
+    """A typing slip is not silently ignored, and its fix is the key that was meant."""
+    with given(**{key: 1}), pytest.raises(SettingUnknown) as caught:
+        conf.settings()
+
+    assert caught.value.fix == f'rename the key to "{nearest}"'
+    assert key in caught.value.cause
+
+
+def test_unknown_key_like_nothing_is_to_be_removed() -> None:
+    """Where no known key is near, none is guessed."""
+    with given(QQQQ=1), pytest.raises(SettingUnknown) as caught:
+        conf.settings()
+
+    assert caught.value.fix == 'remove "QQQQ"'
+    assert "THREADS" in caught.value.cause
+
+
+def test_key_that_is_no_text_is_refused() -> None:
+    """Whatever stands as a key, the refusal is ours."""
+    with override_settings(ULTIMATE_JOBS={1: 2}), pytest.raises(SettingUnknown):
+        conf.settings()
+
+
+@pytest.mark.parametrize("value", [None, [], "postgres", 7])
+def test_settings_that_are_no_dict_are_refused(value: object) -> None:
+    """The setting is one dict, and anything else is said so."""
+    with override_settings(ULTIMATE_JOBS=value), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert "not a dict" in caught.value.cause
+
+
+def test_heartbeat_over_half_of_the_lease_is_refused() -> None:
+    """Two renewals must fit into one lease, or one slow heartbeat loses every job."""
+    with given(LEASE_TTL=10, HEARTBEAT=5.001), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert "HEARTBEAT" in caught.value.cause
+    assert "5001 ms" in caught.value.cause
+
+
+def test_heartbeat_of_exactly_half_the_lease_is_taken() -> None:
+    """The bound itself is allowed."""
+    with given(LEASE_TTL=10, HEARTBEAT=5):
+        assert conf.settings().heartbeat_ms == 5_000
+
+
+def test_refused_settings_stay_refused_until_they_change() -> None:
+    """A failed read is not cached as a good one, nor does it stick."""
+    with given(THREADS=0):
+        for _ in range(2):
+            with pytest.raises(SettingInvalid):
+                conf.settings()
+
+    assert conf.settings().threads == 8

@@ -1,0 +1,118 @@
+"""How commands of this package answer: text for people, JSON for programs, refusals in both."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from django.core.management.base import BaseCommand, CommandParser
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import connections
+
+from ultimate_jobs.drivers import driver_for
+from ultimate_jobs.drivers.base import Driver
+from ultimate_jobs.errors import ArgumentInvalid, UltimateJobsError
+from ultimate_jobs.observe.plain import many_lines, one_line
+
+REFUSED = 1
+CELL_WIDTH = 60
+
+
+class AnsweringCommand(BaseCommand):
+    """A command whose every refusal has a code: text on stderr, or JSON on stdout, and exit 1.
+
+    ``--traceback`` lets the exception through.
+    """
+
+    # Operators come when something is wrong: a check that fails elsewhere must not stop them.
+    requires_system_checks: list[str] | tuple[str, ...] | Literal["__all__"] = ()
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        try:
+            return super().execute(*args, **options)
+        except UltimateJobsError as error:
+            if options.get("traceback"):
+                raise
+            self.refuse(error, as_json=bool(options.get("json")))
+            sys.exit(REFUSED)
+
+    def refuse(self, error: UltimateJobsError, *, as_json: bool) -> None:
+        """Print an error; the caller decides on the exit code."""
+        if as_json:
+            self.answer_json({"error": error.as_dict()})
+        else:
+            self.stderr.write(many_lines(error))
+
+    def answer_json(self, data: object) -> None:
+        """Print JSON; all but ASCII is escaped, so that it is inert in a terminal too."""
+        self.stdout.write(json.dumps(data, cls=DjangoJSONEncoder, indent=2))
+
+
+def common_arguments() -> argparse.ArgumentParser:
+    """Return the options of every subcommand, Django's own among them, to be given after it."""
+    common = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument("--json", action="store_true", help="answer in JSON")
+    common.add_argument("--database", metavar="ALIAS", help="the database that holds the jobs")
+    common.add_argument("--traceback", action="store_true", help=argparse.SUPPRESS)
+    common.add_argument("--no-color", action="store_true", help=argparse.SUPPRESS)
+    common.add_argument("--force-color", action="store_true", help=argparse.SUPPRESS)
+    common.add_argument("--settings", help=argparse.SUPPRESS)
+    common.add_argument("--pythonpath", help=argparse.SUPPRESS)
+    common.add_argument("--verbosity", "-v", type=int, help=argparse.SUPPRESS)
+    return common
+
+
+def chosen_driver(alias: str | None) -> Driver:
+    """Return the driver that ``--database`` chooses.
+
+    Raises:
+        ArgumentInvalid: the alias is none, or no PostgreSQL.
+        DriverUnsupported, DriverUnknown, DriverNotImplemented: see their pages.
+    """
+    if alias is not None:
+        if alias not in connections:
+            known = ", ".join(sorted(connections))
+            raise _bad_database(f'is "{alias}", which is none of {known}')
+        if connections[alias].vendor != "postgresql":
+            raise _bad_database(f'is "{alias}", which is no PostgreSQL')
+    return driver_for(alias)
+
+
+def operator_name() -> str:
+    """Return who is at the keyboard, for the job's history."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError, ImportError):
+        # A container may run as a user without a name.
+        return "cli"
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return rows in columns; every cell is one printable line, and ``None`` is a dash."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in [headings, *cells]
+    )
+
+
+def add_verb(verbs: Any, name: str, act: Callable[..., None], *, help: str) -> CommandParser:  # noqa: A002
+    """Add a subcommand with the common options; ``handle`` is given ``act``."""
+    parser: CommandParser = verbs.add_parser(
+        name, parents=[common_arguments()], help=help, description=help.capitalize() + "."
+    )
+    parser.set_defaults(act=act)
+    return parser
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else one_line(value, limit=CELL_WIDTH)
+
+
+def _bad_database(problem: str) -> ArgumentInvalid:
+    return ArgumentInvalid(argument="--database", problem=problem, fix="manage.py jobs ls")

@@ -1,0 +1,168 @@
+"""Records as text for a terminal; nothing in them can act on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from ultimate_jobs.management.output import table
+from ultimate_jobs.observe.plain import duration, many_lines, one_line
+from ultimate_jobs.services.operators import Outcome, Overview, Page, Trace
+from ultimate_jobs.types import EventRecord, JobRecord, QueueStats, UnreadableJob, WorkerRecord
+
+LONGEST_JSON = 4000
+_TOLD_APART = ("error_class", "message", "traceback")
+
+
+def page(found: Page) -> str:
+    """Return a list of jobs, and how to ask for the next page."""
+    if not found.jobs:
+        return "no job matches"
+    headings = ("ID", "STATE", "NAME", "QUEUE", "TENANT", "KEY", "ATTEMPT", "DUE", "AGE")
+    lines = [table(headings, (_row(job, found.now) for job in found.jobs))]
+    unread = [job for job in found.jobs if isinstance(job, UnreadableJob)]
+    lines += [one_line(f"{job.id} cannot be read: {job.error}") for job in unread]
+    if found.next_before is not None:
+        lines.append(f"older ones: --before {found.next_before}")
+    return "\n".join(lines)
+
+
+def trace(found: Trace) -> str:
+    """Return all that is stored of one job."""
+    job = found.job
+    parts = [
+        "\n".join(f"{label:<12} {one_line(value)}" for label, value in _facts(job)),
+        one_line(found.why),
+        f"payload\n{_pretty(job.payload)}",
+    ]
+    if job.result is not None:
+        parts.append(f"result\n{_pretty(job.result)}")
+    if job.last_error is not None:
+        parts.append(f"last error\n{many_lines(job.last_error, limit=LONGEST_JSON)}")
+    if found.events:
+        parts.append("\n".join(["events", *(_event(one) for one in found.events)]))
+    return "\n\n".join(parts)
+
+
+def outcome(one: Outcome) -> str:
+    """Return what became of one id that was not refused."""
+    if one.did == "requested":
+        return f"{one.id} runs and was asked to stop"
+    if one.did == "already_final":
+        return f"{one.id} was {one.state} before"
+    return f"{one.id} is {one.state}"
+
+
+def overview(found: Overview) -> str:
+    """Return the counts of every queue and the live workers."""
+    headings = ("QUEUE", "DEPTH", "SCHEDULED", "RUNNING", "DEAD", "UNKNOWN", "OLDEST")
+    rows = [_counts(one.queue, one) for one in found.queues]
+    parts = [table(headings, [*rows, _counts("(all)", found.total)])]
+    if found.total.estimated:
+        parts.append("~ at least this many; counting stopped at a cap")
+    parts.append(_workers(found.workers))
+    return "\n".join(parts)
+
+
+def described(jobs: Iterable[dict[str, Any]]) -> str:
+    """Return declared jobs, one a line."""
+    rows = [
+        (job["name"], job["queue"], job["retry"]["attempts"], job["retry"]["backoff"])
+        for job in jobs
+    ]
+    return table(("NAME", "QUEUE", "ATTEMPTS", "BACKOFF"), rows) if rows else "no job is declared"
+
+
+def moment(at: datetime | None) -> str:
+    """Return an instant in UTC, to the second."""
+    return "-" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def _row(job: JobRecord | UnreadableJob, now: datetime) -> tuple[object, ...]:
+    if isinstance(job, UnreadableJob):
+        return (job.id, "?", job.name, *(None,) * 6)
+    attempt = f"{job.attempt}/{job.max_attempts}"
+    since = duration((now - job.created_at).total_seconds())
+    due = moment(job.due_at)
+    return (job.id, job.state, job.name, job.queue, job.tenant, job.key, attempt, due, since)
+
+
+def _facts(job: JobRecord) -> Iterator[tuple[str, object]]:
+    yield "job", job.id
+    yield "state", job.state
+    yield "name", job.name
+    yield "queue", job.queue
+    yield "tenant", "-" if job.tenant is None else job.tenant
+    yield "key", job.key
+    yield "run", job.run_id
+    yield "attempt", f"{job.attempt} of {job.max_attempts}"
+    yield "priority", job.priority
+    yield "lost leases", job.lost_leases
+    yield "retried", job.retry_count
+    yield "due", moment(job.due_at)
+    yield "not before", moment(job.run_at)
+    yield "created", moment(job.created_at)
+    yield "claimed", moment(job.claimed_at)
+    yield "finished", moment(job.finished_at)
+    yield "worker", job.worker or "-"
+    yield "enqueued by", job.enqueued_by or "-"
+    yield "trace", job.traceparent or "-"
+    yield "runs again", "yes" if job.rerun_requested else "no"
+
+
+def _event(one: EventRecord) -> str:
+    detail = one.detail
+    head = f"{moment(one.at)}  {one.type}  attempt {one.attempt}"
+    if one.worker is not None:
+        head += f"  worker {one.worker}"
+    if "error_class" in detail:
+        head += f"  {detail['error_class']}: {detail.get('message', '')}"
+    others = {key: value for key, value in detail.items() if key not in _TOLD_APART}
+    if others:
+        head += f"  {json.dumps(others)}"
+    lines = [one_line(head)]
+    if detail.get("traceback"):
+        lines += [f"    {line}" for line in many_lines(detail["traceback"]).split("\n")]
+    return "\n".join(lines)
+
+
+def _counts(name: str, one: QueueStats) -> tuple[object, ...]:
+    mark = "~" if one.estimated else ""
+    oldest = one.oldest_ready_seconds
+    return (
+        name,
+        f"{mark}{one.depth}",
+        f"{mark}{one.scheduled}",
+        one.running,
+        f"{mark}{one.dead}",
+        f"{mark}{one.unknown}",
+        None if oldest is None else duration(oldest),
+    )
+
+
+def _workers(workers: list[WorkerRecord]) -> str:
+    if not workers:
+        return "\nno worker is alive"
+    rows = [
+        (
+            one.worker,
+            f"{one.info.get('hostname', '?')}:{one.info.get('pid', '?')}",
+            f"{one.running}/{one.info.get('threads', '?')}",
+            _queues(one.info.get("queues")),
+            one.info.get("app_version") or None,
+            moment(one.started_at),
+        )
+        for one in workers
+    ]
+    headings = ("WORKER", "PROCESS", "RUNNING", "QUEUES", "VERSION", "STARTED")
+    return f"\n{table(headings, rows)}"
+
+
+def _queues(queues: object) -> str:
+    return ", ".join(map(str, queues)) if isinstance(queues, list | tuple) else "every one"
+
+
+def _pretty(text: str) -> str:
+    return many_lines(json.dumps(json.loads(text), indent=2), limit=LONGEST_JSON)

@@ -1,0 +1,218 @@
+"""Writes the ends of claims in batches, and does not rest until each is written or lost."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
+from uuid import UUID
+
+from django.db.utils import DataError, Error, IntegrityError
+
+from ultimate_jobs.drivers.base import Driver
+from ultimate_jobs.processes.loops import (
+    Loop,
+    is_connection_error,
+    spread_wait,
+    tell_database_error,
+)
+from ultimate_jobs.processes.outcomes import Outcome, Tally, tell_lost, tell_written
+from ultimate_jobs.services import attempts
+from ultimate_jobs.states import JobState
+from ultimate_jobs.types import ANY_TENANT, Completion, Nack, WriteAnswer, Written
+
+# What the database, or psycopg before it, refuses for its content.
+POISON = (DataError, IntegrityError, UnicodeEncodeError)
+
+MAX_BATCH = 500
+MAX_BATCH_SIZE = 8 * 1024 * 1024
+LONG = 60.0
+
+Key = tuple[UUID, int]
+Send = Callable[[UUID, Sequence[Outcome]], list[WriteAnswer]]
+
+
+class Acknowledger:
+    """Collects outcomes from the threads and writes them: one ack and one nack per flush.
+
+    Args:
+        interval: seconds that the first outcome of a batch waits for others.
+        batch: this many are written at once.
+        on_written: called after each flush.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        interval: float,
+        batch: int,
+        on_written: Callable[[], None],
+        on_bug: Callable[[], None],
+    ) -> None:
+        self.tally = Tally()
+        self.loop = Loop("acknowledger", self.step, alias=driver.alias, on_bug=on_bug)
+        self._driver = driver
+        self._interval = interval
+        self._batch = batch
+        self._on_written = on_written
+        self._lock = Lock()
+        self._arrived: deque[Outcome] = deque()
+        self._arrived_at = 0.0
+        self._urgent = False
+        # Only the loop's own thread touches it.
+        self._kept: dict[Key, Outcome] = {}
+        self._pending = 0
+        self._pending_size = 0
+
+    @property
+    def pending(self) -> int:
+        """How many outcomes are not yet written."""
+        return self._pending
+
+    @property
+    def pending_size(self) -> int:
+        """How many characters they hold."""
+        return self._pending_size
+
+    def add(self, outcome: Outcome) -> None:
+        """Take one outcome; called by any thread."""
+        with self._lock:
+            self._pending += 1
+            self._pending_size += outcome.size
+            self._arrived.append(outcome)
+            count = len(self._arrived)
+            if count == 1:
+                self._arrived_at = time.monotonic()
+        if count in (1, self._batch):
+            self.loop.wake.call()
+
+    def hurry(self) -> None:
+        """Write what there is now: nothing more is coming soon."""
+        if self._pending:
+            self._urgent = True
+            self.loop.wake.call()
+
+    def step(self) -> float:
+        """Write what is due, and return the pause until more is."""
+        if self._lingers() > 0:
+            return self._next_pause()
+        self._collect()
+        now = time.monotonic()
+        due = [one for one in self._kept.values() if one.not_before <= now]
+        try:
+            self._write_all(due)
+        finally:
+            if due:
+                self._on_written()
+        return self._next_pause()
+
+    def _lingers(self) -> float:
+        """Return how long the arrived outcomes may still wait for company."""
+        with self._lock:
+            if self._urgent or not self._arrived or len(self._arrived) >= self._batch:
+                return 0.0
+            return self._arrived_at + self._interval - time.monotonic()
+
+    def _collect(self) -> None:
+        with self._lock:
+            arrived, self._arrived = self._arrived, deque()
+            self._urgent = False
+        for outcome in arrived:
+            self._kept[outcome.key] = outcome
+
+    def _next_pause(self) -> float:
+        now = time.monotonic()
+        pauses = [one.not_before - now for one in self._kept.values()]
+        if self._arrived:
+            pauses.append(self._lingers())
+        return min(pauses, default=LONG)
+
+    def _write_all(self, due: list[Outcome]) -> None:
+        for worker in dict.fromkeys(one.claim.worker for one in due):
+            mine = [one for one in due if one.claim.worker == worker]
+            for batch in _batches([one for one in mine if isinstance(one.write, Completion)]):
+                self._write(worker, batch, self._ack)
+            for batch in _batches([one for one in mine if isinstance(one.write, Nack)]):
+                self._write(worker, batch, self._nack)
+
+    def _ack(self, worker: UUID, batch: Sequence[Outcome]) -> list[WriteAnswer]:
+        writes = [one.write for one in batch if isinstance(one.write, Completion)]
+        return self._driver.ack(worker, writes)
+
+    def _nack(self, worker: UUID, batch: Sequence[Outcome]) -> list[WriteAnswer]:
+        return self._driver.nack(
+            worker, [one.write for one in batch if isinstance(one.write, Nack)]
+        )
+
+    def _write(self, worker: UUID, batch: Sequence[Outcome], send: Send) -> None:
+        try:
+            answers = send(worker, batch)
+        except (Error, UnicodeEncodeError) as error:
+            if is_connection_error(error):
+                # The server may have committed it before the connection broke.
+                for outcome in batch:
+                    outcome.in_doubt = True
+                raise
+            self._refused(worker, batch, send, error)
+            return
+        for outcome, answer in zip(batch, answers, strict=True):
+            self._settle(outcome, answer)
+
+    def _refused(
+        self, worker: UUID, batch: Sequence[Outcome], send: Send, error: Exception
+    ) -> None:
+        """One item that the database refuses must not hold up the others."""
+        if len(batch) > 1:
+            for outcome in batch:
+                self._write(worker, [outcome], send)
+            return
+        [outcome] = batch
+        if isinstance(error, POISON) and not outcome.replaced:
+            outcome.write = attempts.bury(outcome.claim, attempts.unstorable(outcome.claim, error))
+            outcome.replaced = True
+        else:
+            self._defer(outcome)
+            tell_database_error("acknowledger", error, outcome.not_before - time.monotonic())
+
+    def _settle(self, outcome: Outcome, answer: WriteAnswer) -> None:
+        if answer.outcome is Written.BUSY:
+            self._defer(outcome)
+            return
+        if answer.outcome is Written.DONE:
+            tell_written(outcome, answer.state, self.tally)
+        elif outcome.in_doubt and (state := self._state_we_wrote(outcome)) is not None:
+            tell_written(outcome, state, self.tally)
+        else:
+            tell_lost(outcome, self.tally)
+        del self._kept[outcome.key]
+        with self._lock:
+            self._pending -= 1
+            self._pending_size -= outcome.size
+
+    def _defer(self, outcome: Outcome) -> None:
+        outcome.tries += 1
+        wait = spread_wait(outcome.tries, first=0.02, longest=1.0)
+        outcome.not_before = time.monotonic() + wait
+
+    def _state_we_wrote(self, outcome: Outcome) -> JobState | None:
+        """Tell our own unseen commit from a claim that another took."""
+        record = self._driver.introspection.get(outcome.claim.id, tenant=ANY_TENANT)
+        if record is None or record.state is JobState.RUNNING:
+            return None
+        mine = (outcome.claim.token, outcome.claim.lost_leases)
+        return record.state if (record.token, record.lost_leases) == mine else None
+
+
+def _batches(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:
+    batch: list[Outcome] = []
+    size = 0
+    for outcome in outcomes:
+        if batch and (len(batch) >= MAX_BATCH or size + outcome.size > MAX_BATCH_SIZE):
+            yield batch
+            batch, size = [], 0
+        batch.append(outcome)
+        size += outcome.size
+    if batch:
+        yield batch

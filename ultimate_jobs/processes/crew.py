@@ -1,0 +1,216 @@
+"""The threads that run bodies, and the claims that wait for them in memory."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from threading import Condition, Lock, Thread
+from uuid import UUID
+
+from ultimate_jobs.interruptions import ClaimLost, JobCancelled
+from ultimate_jobs.processes import connections
+from ultimate_jobs.processes.durations import Durations
+from ultimate_jobs.services.context import JobContext
+from ultimate_jobs.types import Claim
+
+logger = logging.getLogger("ultimate_jobs.processes")
+
+
+@dataclass(slots=True)
+class Run:
+    """A claim in this process's hands; times are monotonic."""
+
+    claim: Claim
+    context: JobContext
+    received: float
+    started: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Who does what at one moment.
+
+    Attributes:
+        nimble: threads that are idle or not long busy.
+        waited: seconds that the oldest unstarted claim has waited.
+    """
+
+    unstarted: int
+    running: int
+    idle: int
+    nimble: int
+    waited: float
+
+    @property
+    def in_flight(self) -> int:
+        return self.unstarted + self.running
+
+
+class Crew:
+    """A fixed number of threads that take claims from one line, first come first served.
+
+    Args:
+        work: runs one claim and passes on what became of it; must not raise.
+        on_idle: called when the last body has ended and no claim waits.
+        on_room: called once when there is the room that ``call_when_room`` asked for.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        work: Callable[[Run], None],
+        *,
+        on_idle: Callable[[], None],
+        on_room: Callable[[], None],
+        on_bug: Callable[[], None],
+    ) -> None:
+        self.size = size
+        self.durations = Durations()
+        self._work = work
+        self._on_idle = on_idle
+        self._on_room = on_room
+        self._on_bug = on_bug
+        self._lock = Lock()
+        self._arrived = Condition(self._lock)
+        self._unstarted: deque[Run] = deque()
+        # By identity: after a lost lease the same job may be here twice.
+        self._running: dict[int, Run] = {}
+        self._asked_room: int | None = None
+        self._closing = False
+        self._threads = [
+            Thread(target=self._serve, name=f"jobs-body-{number}", daemon=True)
+            for number in range(size)
+        ]
+
+    def start(self) -> None:
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def close(self, *, timeout: float) -> None:
+        """Let the threads end once nothing waits; a body that still runs is left to itself."""
+        with self._lock:
+            self._closing = True
+            self._arrived.notify_all()
+        deadline = time.monotonic() + timeout
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
+
+    def put(self, claims: list[Claim]) -> None:
+        """Queue claims for the threads."""
+        now = time.monotonic()
+        with self._lock:
+            self._unstarted.extend(Run(claim, JobContext(claim), now) for claim in claims)
+            self._arrived.notify(len(claims))
+
+    def take_unstarted(self) -> list[Claim]:
+        """Take every claim back whose body has not begun."""
+        with self._lock:
+            taken = [run.claim for run in self._unstarted]
+            self._unstarted.clear()
+        return taken
+
+    def running(self) -> list[Run]:
+        """Return the bodies that run now."""
+        with self._lock:
+            return list(self._running.values())
+
+    def census(self, *, long_busy: float) -> Census:
+        """Count; a thread whose body runs longer than ``long_busy`` seconds is not nimble."""
+        now = time.monotonic()
+        with self._lock:
+            running = len(self._running)
+            stuck = sum(now - run.started > long_busy for run in self._running.values())
+            waited = now - self._unstarted[0].received if self._unstarted else 0.0
+            return Census(
+                unstarted=len(self._unstarted),
+                running=running,
+                idle=self.size - running,
+                nimble=self.size - stuck,
+                waited=waited,
+            )
+
+    def call_when_room(self, at_most: int) -> None:
+        """Call ``on_room`` once a thread starves or at most so many claims wait, or at once."""
+        with self._lock:
+            self._asked_room = at_most
+            self._tell_if_room()
+
+    def call_off(self) -> None:
+        """Do not call ``on_room``."""
+        self._asked_room = None
+
+    def cancel(self, ids: AbstractSet[UUID]) -> None:
+        """Ask those of these jobs that are here to stop."""
+        if not ids:
+            return
+        for run in self._here():
+            if run.claim.id in ids:
+                run.context.interrupt(JobCancelled())
+
+    def lose(self, worker: UUID) -> int:
+        """Tell every run of a lost lease to stop; return how many there are."""
+        lost = [run for run in self._here() if run.claim.worker == worker]
+        for run in lost:
+            run.context.interrupt(ClaimLost())
+        return len(lost)
+
+    def _here(self) -> list[Run]:
+        with self._lock:
+            return [*self._unstarted, *self._running.values()]
+
+    def _serve(self) -> None:
+        try:
+            self._serve_until_closed()
+        except BaseException:
+            logger.exception("a thread of this worker failed; the worker stops")
+            self._on_bug()
+        finally:
+            connections.close_all()
+
+    def _serve_until_closed(self) -> None:
+        done: Run | None = None
+        patience: float | None = connections.KEEP_SECONDS
+        while True:
+            with self._lock:
+                run = self._next(done, patience)
+            done = None
+            if run is not None:
+                self._work(run)
+                self.durations.note(time.monotonic() - run.started)
+                done, patience = run, connections.KEEP_SECONDS
+            elif self._closing:
+                return
+            else:
+                connections.close_idle()
+                patience = None
+
+    def _next(self, done: Run | None, patience: float | None) -> Run | None:
+        """Under the lock: end one run and begin the next, with no moment in between."""
+        if done is not None:
+            del self._running[id(done)]
+            self._tell_if_room()
+            if not self._running and not self._unstarted:
+                self._on_idle()
+        if not self._unstarted and not self._closing:
+            self._arrived.wait(patience)
+        if not self._unstarted:
+            return None
+        run = self._unstarted.popleft()
+        run.started = time.monotonic()
+        self._running[id(run)] = run
+        self._tell_if_room()
+        return run
+
+    def _tell_if_room(self) -> None:
+        if self._asked_room is None:
+            return
+        waiting = len(self._unstarted)
+        if waiting <= self._asked_room or waiting < self.size - len(self._running):
+            self._asked_room = None
+            self._on_room()

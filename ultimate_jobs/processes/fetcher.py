@@ -1,0 +1,139 @@
+"""A poll claims, hands over in memory, and returns how long to sleep."""
+
+from __future__ import annotations
+
+from ultimate_jobs.drivers.base import Driver
+from ultimate_jobs.events import emit
+from ultimate_jobs.processes.acknowledger import Acknowledger
+from ultimate_jobs.processes.crew import Census, Crew
+from ultimate_jobs.processes.durations import prefetch
+from ultimate_jobs.processes.leases import LeaseKeeper
+from ultimate_jobs.processes.outcomes import Outcome
+from ultimate_jobs.services import attempts
+from ultimate_jobs.types import Claim, ClaimRequest
+
+# Outcomes that may wait for the database before claiming slows down.
+MAX_PENDING_BATCHES = 10
+MAX_PENDING_SIZE = 64 * 1024 * 1024
+
+# Seconds until it is asked again whether claiming is allowed.
+BRIEF = 0.05
+# How long a job waits whose earlier, lost body still runs here.
+OVERLAP_MS = 1_000
+# No claim may wait at all: there is room only where a thread starves.
+NONE = -1
+
+
+class Fetcher:
+    """Claims what the crew can soon start, and never hoards.
+
+    Args:
+        batch: at most so many jobs per claim, and so many that wait unstarted.
+        poll: seconds between looks at a queue that had nothing more.
+        worth: seconds of work that may wait unstarted.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        *,
+        keeper: LeaseKeeper,
+        crew: Crew,
+        acknowledger: Acknowledger,
+        names: tuple[str, ...],
+        queues: tuple[str, ...] | None,
+        batch: int,
+        poll: float,
+        worth: float,
+    ) -> None:
+        self._driver = driver
+        self._keeper = keeper
+        self._crew = crew
+        self._acknowledger = acknowledger
+        self._names = names
+        self._queues = queues
+        self._batch = batch
+        self._poll = poll
+        self._worth = worth
+        self.polls = 0
+        self.found_nothing = False
+
+    def poll(self) -> float:
+        """Claim once, if there is room, and return how long to sleep.
+
+        Afterwards ``found_nothing`` says whether nothing was due while nothing was in flight.
+        """
+        self.found_nothing = False
+        if not self._may_claim():
+            return BRIEF
+        census = self._crew.census(long_busy=self._worth)
+        if self._is_stale(census):
+            self.give_back_unstarted(reason="waited too long")
+            census = self._crew.census(long_busy=self._worth)
+        hold = self._hold(census)
+        limit = self._limit(census, hold)
+        if limit < 1:
+            self._crew.call_when_room(hold // 2 if hold else NONE)
+            return self._poll
+        was_quiet = census.in_flight == 0 and self._acknowledger.pending == 0
+        claims = self._claim(limit)
+        self.polls += 1
+        self.found_nothing = was_quiet and not claims
+        if len(claims) == limit:
+            return 0.0
+        # An empty queue is looked at again after the pause, not whenever a thread is free.
+        self._crew.call_off()
+        return self._poll
+
+    def give_back_unstarted(self, *, reason: str) -> None:
+        """Return the claims whose bodies have not begun, uncounted."""
+        claims = self._crew.take_unstarted()
+        self._give_back(claims)
+        if claims:
+            self._acknowledger.hurry()
+            emit("jobs.worker.handed_back", count=len(claims), reason=reason)
+
+    def _is_stale(self, census: Census) -> bool:
+        """Whether claims wait longer than they were judged to: the bodies before them are long."""
+        return census.idle == 0 and census.waited > 2 * self._worth
+
+    def _hold(self, census: Census) -> int:
+        return prefetch(
+            self._crew.durations.average,
+            worth=self._worth,
+            nimble=census.nimble,
+            most=self._batch,
+        )
+
+    def _limit(self, census: Census, hold: int) -> int:
+        wanted = census.idle + hold - census.unstarted
+        if census.unstarted >= census.idle and 2 * wanted < hold:
+            # Nobody starves: a later claim will be a bigger batch.
+            return 0
+        return min(self._batch, wanted)
+
+    def _may_claim(self) -> bool:
+        lease, unwritten = self._keeper.current, self._acknowledger
+        return (
+            lease is not None
+            and lease.stands()
+            and unwritten.pending <= MAX_PENDING_BATCHES * self._batch
+            and unwritten.pending_size <= MAX_PENDING_SIZE
+        )
+
+    def _claim(self, limit: int) -> list[Claim]:
+        worker = self._keeper.worker
+        claims = self._driver.claim(
+            ClaimRequest(worker, names=self._names, limit=limit, queues=self._queues)
+        )
+        if claims:
+            running = self._crew.running()
+            # A body that runs here under a claim that was lost must end before it begins again.
+            lost = {run.claim.id for run in running if run.claim.worker != worker}
+            self._crew.put([claim for claim in claims if claim.id not in lost])
+            self._give_back([claim for claim in claims if claim.id in lost], delay_ms=OVERLAP_MS)
+        return claims
+
+    def _give_back(self, claims: list[Claim], *, delay_ms: int = 0) -> None:
+        for claim in claims:
+            self._acknowledger.add(Outcome(claim, attempts.hand_back(claim, delay_ms=delay_ms)))

@@ -1,0 +1,83 @@
+"""Why and how fast a worker stops: signals, the end of a burst, a bug."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from ultimate_jobs.processes.wakes import Wake
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop:
+    """Set by a signal handler or another thread, read by the main thread.
+
+    Attributes:
+        reason: why it was asked for; empty while it was not.
+        failed: a loop died of a bug, so nothing can be trusted to end in order.
+    """
+
+    def __init__(self, wake: Wake, *, grace: float) -> None:
+        self._wake = wake
+        self._grace = grace
+        self._deadline: float | None = None
+        self.reason = ""
+        self.failed = False
+
+    @property
+    def requested(self) -> bool:
+        return bool(self.reason)
+
+    def request(self, reason: str) -> None:
+        """Stop claiming, and let the running bodies end within the grace."""
+        if not self.reason:
+            self._deadline = time.monotonic() + self._grace
+            self.reason = reason
+        self._wake.call()
+
+    def hurry(self, reason: str) -> None:
+        """Stop now."""
+        self.reason = self.reason or reason
+        self._deadline = time.monotonic()
+        self._wake.call()
+
+    def fail(self) -> None:
+        """Stop now: a part of the worker is gone."""
+        self.failed = True
+        self.hurry("failure")
+
+    def remaining(self) -> float:
+        """Return the seconds of grace that are left."""
+        return 0.0 if self._deadline is None else self._deadline - time.monotonic()
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Obey SIGTERM and SIGINT meanwhile: the first asks, the second hurries."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = [(number, signal.signal(number, self._handle)) for number in SIGNALS]
+        try:
+            yield
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        if self.requested:
+            self.hurry(name)
+        else:
+            self.request(name)
+
+
+def backstop(stop: Stop, *, patience: float, leave: Callable[[int], None]) -> float:
+    """Leave the process when the main thread has not done so long after the grace."""
+    if stop.requested and stop.remaining() < -patience:
+        leave(1)
+    return 0.5
