@@ -153,8 +153,9 @@ def _tasks_defined_in(module: ModuleType) -> Iterator[str]:
     homes = [sys.modules.get(name) for name in ("django.tasks.base", "django_tasks.base")]
     kinds = tuple(home.Task for home in homes if home is not None)
     for name, value in vars(module).items():
+        # Not isinstance: that would make a lazy object load what it stands for.
         if (
-            isinstance(value, kinds)
+            issubclass(type(value), kinds)
             and value.func.__module__ == module.__name__
             and not type(value.get_backend()).__module__.startswith("ultimate_jobs.")
         ):

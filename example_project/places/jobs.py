@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.core.cache import cache
 from django.db import transaction
 
 from example_project.places import boundaries, geocoder, names
@@ -9,15 +10,15 @@ from example_project.places.models import Address, Effect, Kind, SearchEntry, Su
 from ultimate_jobs import JobContext, Retry, job
 
 QUEUE = "places"
+LANGUAGE_SECONDS = 60
 
 
 @job(key="subdivision:{code}", name="places.index_subdivision", queue=QUEUE)
 def index_subdivision(ctx: JobContext, code: str) -> str:
     """Make a place searchable for the tenant, in the tenant's language."""
-    tenant = Tenant.objects.get(pk=ctx.tenant)
-    name = Subdivision.objects.get(pk=code).name_in(tenant.language)
+    name = Subdivision.objects.get(pk=code).name_in(_language(ctx.tenant))
     entry = SearchEntry(
-        tenant=tenant,
+        tenant_id=ctx.tenant,
         subdivision_id=code,
         name=name,
         folded=names.fold(name),
@@ -61,6 +62,15 @@ def import_boundary(ctx: JobContext, code: str, part: int) -> int:
     corners = boundaries.read(code, part)
     _leave_effect(ctx, Kind.BOUNDARY, code)
     return len(corners)
+
+
+def _language(tenant: str | None) -> str:
+    """A tenant has thousands of jobs in a row, and hardly ever another language."""
+    return cache.get_or_set(
+        f"places.language:{tenant}",
+        lambda: Tenant.objects.get(pk=tenant).language,
+        timeout=LANGUAGE_SECONDS,
+    )
 
 
 def _store(row: SearchEntry | Address, fields: list[str]) -> None:

@@ -14,7 +14,7 @@ from django.utils.safestring import mark_safe
 from tests.admin.conftest import LIST, page_of, write_unknown_state
 from ultimate_jobs.admin import JobAdmin
 from ultimate_jobs.admin.jobs import state_badge
-from ultimate_jobs.models import Job, JobEvent
+from ultimate_jobs.models import Job, JobEvent, Lease
 from ultimate_jobs.types import Failure, WorkerCard
 
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>\u202e{{ 7|add:7 }}"
@@ -111,9 +111,13 @@ def test_lease_of_hostile_text_renders_it_inert(queue, viewer) -> None:
     queue.driver.leases.register(card)
 
     text = viewer.get(reverse("admin:ultimate_jobs_lease_changelist")).content.decode()
+    page = viewer.get(
+        reverse("admin:ultimate_jobs_lease_change", args=[Lease.objects.get().pk])
+    ).content.decode()
 
     assert inert(text)
     assert "&lt;script&gt;alert" in text
+    assert inert(page)
 
 
 @pytest.mark.parametrize("column", ["job_name", "job_queue", "job_tenant", "job_key"])

@@ -28,11 +28,13 @@ def test_list_without_a_permission_is_forbidden(queue, stranger, model: str) -> 
     assert page.status_code == 403
 
 
-def test_page_of_a_job_obeys_the_same_rule(queue, viewer, stranger) -> None:
-    """What the list hides, the page does not show."""
+@pytest.mark.parametrize("view", ["change", "history"])
+def test_pages_of_a_job_obey_the_same_rule(queue, viewer, stranger, view: str) -> None:
+    """What the list hides, its pages do not show."""
     job_id = queue.enqueue(key="secret-key").id
+    url = reverse(f"admin:ultimate_jobs_job_{view}", args=[job_id])
 
-    shown, hidden = viewer.get(page_of(job_id)), stranger.get(page_of(job_id))
+    shown, hidden = viewer.get(url), stranger.get(url)
 
     assert shown.status_code == 200
     assert hidden.status_code == 403

@@ -90,9 +90,9 @@ def test_terminate_keeps_the_lease_of_what_still_runs(
 def test_terminate_hands_back_what_outlasts_the_grace(
     database: Database, start_worker: StartWorker
 ) -> None:
-    """Four deploys use up none of a job's attempts, and its body has ended before it is free."""
+    """Deploys use up none of a job's attempts, and its body has ended before it is free."""
     gated.enqueue(label="too long", gate="gate")
-    for deploy in range(4):
+    for deploy in range(2):
         worker = start_worker("--grace", "0.2")
         eventually(lambda deploy=deploy: database.effects() == deploy + 1, what="a running body")
         assert worker.stop() == 1, worker.log

@@ -37,6 +37,14 @@ def queue(db: None) -> Iterator[PostgresHarness]:
 
 
 @pytest.fixture
+def queue_for_all(transactional_db: None) -> Iterator[PostgresHarness]:
+    """The same, and other processes see its jobs."""
+    harness = PostgresHarness()
+    yield harness
+    harness.close()
+
+
+@pytest.fixture
 def jobs() -> Callable[..., Answer]:
     """Run ``manage.py jobs`` in this process."""
     return run

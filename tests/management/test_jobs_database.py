@@ -83,11 +83,12 @@ def test_traceback_option_lets_the_exception_through(queue, jobs) -> None:
         jobs("show", NOBODY, "--traceback")
 
 
-def shell(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def shell(url: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    ours = {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "tests.settings"}
     return subprocess.run(
         [sys.executable, "-m", "django", "jobs", *arguments],
         cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "tests.settings"},
+        env={**os.environ, **ours, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -96,7 +97,7 @@ def shell(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_exit_codes_of_a_real_process_are_0_1_and_2(database_url: str) -> None:
     """Done, refused, and not understood, told apart by scripts."""
-    done = shell(database_url, "ls", "--json")
+    done = shell(database_url, "ls", "--json", "--settings", "tests.settings")
     refused = shell(database_url, "show", NOBODY)
     misused = shell(database_url, "ls", "--limit", "many")
 
@@ -104,6 +105,16 @@ def test_exit_codes_of_a_real_process_are_0_1_and_2(database_url: str) -> None:
     assert json.loads(done.stdout) == {"jobs": [], "next_before": None}
     assert refused.stderr.startswith("X_JOB_NOT_FOUND")
     assert "Traceback" not in refused.stderr + misused.stderr
+
+
+def test_terminal_that_lacks_a_character_shows_its_escape(queue_for_all, database_url) -> None:
+    """A name in another script ends no command."""
+    queue_for_all.enqueue(name="jobs.größe")
+
+    ended = shell(database_url, "ls", PYTHONIOENCODING="ascii")
+
+    assert ended.returncode == 0
+    assert "jobs.gr\\xf6\\xdfe" in ended.stdout
 
 
 @pytest.mark.parametrize("verb", [("ls",), ("show", NOBODY), ("stats",), ("retry", NOBODY)])

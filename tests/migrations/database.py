@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, TypeVar
 
 import psycopg
@@ -41,7 +42,7 @@ class ScratchDatabase:
     def value(self, query: str, params: Sequence[Any] = ()) -> Any:
         return self.sql(query, params)[0][0]
 
-    @property
+    @cached_property
     def steps(self) -> list[str]:
         """Every migration, from the first to the last."""
         graph = self._executor().loader.graph

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from tests.migrations import release_3_0
 from tests.migrations.database import RELEASE_3_0, ScratchDatabase
 from tests.migrations.release_3_0 import NEW_INDEX, OLD_INDEX, STRAY_INDEX
-from tests.migrations.traffic import App, Attempt, CurrentApp, Outcome, live_twice, traffic
+from tests.migrations.traffic import (
+    App,
+    Attempt,
+    CurrentApp,
+    IndexWatch,
+    Outcome,
+    live_twice,
+    traffic,
+)
 
 ROUNDS = 12
 PAIRS = {
@@ -17,6 +27,12 @@ PAIRS = {
     "two-of-3.0.0": (App, App),
     "two-current": (CurrentApp, CurrentApp),
 }
+UPGRADES = [
+    ("3.0.0-and-current", "clean"),
+    ("3.0.0-and-current", "with-stray-index"),
+    ("two-of-3.0.0", "with-stray-index"),
+    ("two-current", "clean"),
+]
 
 
 def alike_and_apart(number: int) -> Sequence[str | None]:
@@ -29,66 +45,87 @@ def alike(number: int) -> Sequence[str | None]:
     return ((None, None), ("acme", "acme"))[number % 2]
 
 
-def accepted(attempts: Sequence[Attempt]) -> int:
-    return sum(attempt.outcome is Outcome.ACCEPTED for attempt in attempts)
+@dataclass
+class Upgrade:
+    """What was seen while two apps enqueued and the database went from 3.0.0 to the last step."""
+
+    by_step: dict[str, list[Attempt]]
+    attempts: list[Attempt]
+    doubled: list[tuple[Any, ...]]
+    owners: dict[Any, tuple[Any, ...]]
+    watch: IndexWatch
 
 
-@pytest.mark.parametrize("apps", PAIRS.values(), ids=PAIRS)
-@pytest.mark.parametrize("stray", [False, True], ids=["clean", "with-stray-index"])
-def test_migrate_while_two_apps_enqueue_never_doubles_a_live_key(
-    shipped: ScratchDatabase, apps: tuple[type[App], type[App]], stray: bool
-) -> None:
-    """From 3.0.0 to the last step one valid unique index stands at every moment."""
-    release_3_0.fill(shipped)
-    if stray:
-        release_3_0.add_stray_index(shipped)
-
-    with traffic(shipped, *apps, tenants=alike_and_apart) as (running, watch):
-        for step in shipped.steps[1:]:
-            shipped.migrate(step)
-            running.wait_for_rounds(ROUNDS)
-
-    assert live_twice(shipped) == []
-    assert () not in watch.seen
-    assert watch.samples > len(shipped.steps)
-    assert {OLD_INDEX, NEW_INDEX} <= set(watch.seen[-2] if len(watch.seen) > 1 else ())
-    assert watch.seen[-1] == (NEW_INDEX,)
-
-
-def test_migrate_while_apps_of_both_releases_enqueue_keeps_one_of_them_writing(
-    shipped: ScratchDatabase,
-) -> None:
-    """At no step are both apps refused, and at the last this release enqueues without error."""
-    release_3_0.fill(shipped)
-
-    with traffic(shipped, App, CurrentApp, tenants=alike_and_apart) as (running, _):
+@pytest.fixture(scope="module", params=UPGRADES, ids="-".join)
+def upgrade(
+    request: pytest.FixtureRequest, scratch: ScratchDatabase, django_db_blocker: Any
+) -> Upgrade:
+    """One upgrade under traffic, seen by several tests."""
+    apps, stray = request.param
+    with django_db_blocker.unblock():
+        scratch.reset()
+        scratch.migrate(RELEASE_3_0)
+        release_3_0.fill(scratch)
+        if stray == "with-stray-index":
+            release_3_0.add_stray_index(scratch)
         by_step = {}
-        for step in shipped.steps[1:]:
-            shipped.migrate(step)
-            by_step[step] = running.wait_for_rounds(ROUNDS)
+        with traffic(scratch, *PAIRS[apps], tenants=alike_and_apart) as (running, watch):
+            for step in scratch.steps[1:]:
+                scratch.migrate(step)
+                by_step[step] = running.wait_for_rounds(ROUNDS)
+                watch.wait_for_a_sample()
+        owned = scratch.sql("select id, name, tenant_id, idempotency_key from x_jobs")
+        owners = {row[0]: row[1:] for row in owned}
+        return Upgrade(by_step, running.attempts, live_twice(scratch), owners, watch)
 
-    assert [step for step, attempts in by_step.items() if not accepted(attempts)] == []
-    last = [a for a in by_step[shipped.steps[-1]] if a.app == CurrentApp.name]
-    assert {attempt.outcome for attempt in last} <= {Outcome.ACCEPTED, Outcome.DEDUPED}
+
+def test_migrate_while_two_apps_enqueue_never_doubles_a_live_key(upgrade: Upgrade) -> None:
+    """No key of a tenant was live twice at any moment, and enough were asked for at once."""
+    assert upgrade.doubled == []
+    assert len(upgrade.attempts) > ROUNDS * len(upgrade.by_step)
 
 
-def test_migrate_while_two_tenants_use_one_key_hands_nobody_anothers_job(
-    shipped: ScratchDatabase,
+def test_migrate_while_two_apps_enqueue_keeps_a_valid_index_at_every_sample(
+    upgrade: Upgrade,
 ) -> None:
-    """Whatever index stands, the id that this release answers is a job of the asking tenant."""
-    with traffic(shipped, App, CurrentApp, tenants=alike_and_apart) as (running, _):
-        for step in shipped.steps[1:]:
-            shipped.migrate(step)
-            running.wait_for_rounds(ROUNDS)
+    """The catalog shows the old index, then both, then the new one; never none."""
+    seen = upgrade.watch.seen
 
-    owners = {
-        row[0]: row[1:]
-        for row in shipped.sql("select id, name, tenant_id, idempotency_key from x_jobs")
-    }
-    answered = [attempt for attempt in running.attempts if attempt.answered is not None]
+    assert upgrade.watch.samples > len(upgrade.by_step)
+    assert () not in seen
+    assert OLD_INDEX in seen[0]
+    assert NEW_INDEX not in seen[0]
+    assert {OLD_INDEX, NEW_INDEX} <= set(seen[1])
+    assert seen[-1] == (NEW_INDEX,)
+
+
+def test_migrate_while_two_apps_enqueue_hands_nobody_anothers_job(upgrade: Upgrade) -> None:
+    """Whatever index stands, the id that is answered is a job of the asking tenant."""
+    answered = [attempt for attempt in upgrade.attempts if attempt.answered is not None]
+
     assert len(answered) > ROUNDS
     for attempt in answered:
-        assert owners[attempt.answered] == (attempt.name, attempt.tenant, attempt.key)
+        assert upgrade.owners[attempt.answered] == (attempt.name, attempt.tenant, attempt.key)
+
+
+def test_migrate_while_two_apps_enqueue_refuses_only_the_release_that_does_not_fit(
+    upgrade: Upgrade,
+) -> None:
+    """3.0.0 writes until 0011, this release from 0010, and at the end without any refusal."""
+    for step, attempts in upgrade.by_step.items():
+        outcomes = {
+            app: {attempt.outcome for attempt in attempts if attempt.app == app}
+            for app in (App.name, CurrentApp.name)
+        }
+        if step < "0010":
+            assert Outcome.ACCEPTED not in outcomes[CurrentApp.name]
+        if step < "0011" and outcomes[App.name]:
+            assert Outcome.ACCEPTED in outcomes[App.name]
+        if step >= "0010" and outcomes[CurrentApp.name]:
+            assert Outcome.ACCEPTED in outcomes[CurrentApp.name]
+        if step >= "0011":
+            assert Outcome.ACCEPTED not in outcomes[App.name]
+            assert Outcome.SCHEMA not in outcomes[CurrentApp.name]
 
 
 @pytest.mark.parametrize("apps", PAIRS.values(), ids=PAIRS)

@@ -35,6 +35,7 @@ class Outcome(Enum):
 class Attempt:
     """One enqueue, and the id that its caller was handed."""
 
+    round: int
     app: str
     name: str
     tenant: str | None
@@ -133,15 +134,15 @@ class Traffic:
             raise self._failures[0]
 
     def wait_for_rounds(self, count: int) -> list[Attempt]:
-        """Return what was attempted in this many rounds from now."""
-        begin, attempts = self.rounds, len(self.attempts)
+        """Return what was attempted in this many rounds that begin from now on."""
+        begin = self.rounds
         deadline = time.monotonic() + DEADLINE_SECONDS
-        while self.rounds < begin + count:
+        while self.rounds <= begin + count:
             if self._failures:
                 raise self._failures[0]
             assert time.monotonic() < deadline, "the writers stand still"
             time.sleep(0.001)
-        return self.attempts[attempts:]
+        return [attempt for attempt in self.attempts if attempt.round > begin]
 
     def _begin_round(self) -> None:
         self.rounds += 1
@@ -166,7 +167,7 @@ class Traffic:
     def _attempt(self, app: App, place: int, number: int) -> None:
         tenant, name, key = self._tenants(number)[place], f"job_{number % 3}", f"race_{number}"
         outcome, answered = app.enqueue(name, tenant, key)
-        self.attempts.append(Attempt(app.name, name, tenant, key, outcome, answered))
+        self.attempts.append(Attempt(number, app.name, name, tenant, key, outcome, answered))
 
 
 class IndexWatch:
@@ -193,6 +194,13 @@ class IndexWatch:
         self._stop.set()
         self._thread.join(timeout=DEADLINE_SECONDS)
         self._connection.close()
+
+    def wait_for_a_sample(self) -> None:
+        """Return when the catalog was asked once more, from beginning to end."""
+        before, deadline = self.samples, time.monotonic() + DEADLINE_SECONDS
+        while self.samples < before + 2:
+            assert time.monotonic() < deadline, "the watch stands still"
+            time.sleep(0.001)
 
     def _serve(self) -> None:
         while not self._stop.wait(0.0005):

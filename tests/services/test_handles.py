@@ -1,4 +1,4 @@
-"""Handles: the answer of a run, waited for within a bound, and never inside the caller's own way."""
+"""Handles: the answer of a run, waited for within a bound and never in vain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.db import transaction
 
 from tests.factories import JobFactory
@@ -35,7 +35,8 @@ from ultimate_jobs.types import ClaimRequest, Completion
 BOTH = ["default", "other"]
 
 pytestmark = pytest.mark.usefixtures("own_registry")
-committing = pytest.mark.django_db(transaction=True, databases=BOTH)
+committing = pytest.mark.django_db(transaction=True)
+committing_both = pytest.mark.django_db(transaction=True, databases=BOTH)
 
 Ask = Callable[..., Any]
 
@@ -63,6 +64,16 @@ def send() -> Job[Any, Any]:
     return send
 
 
+@pytest.fixture
+def memory() -> Iterator[MemoryDriver]:
+    """Jobs of this process only, where no transaction plays a part."""
+    driver = MemoryDriver()
+    use_driver(driver)
+    yield driver
+    use_driver(None)
+    driver.close()
+
+
 class Waits(list[float]):
     """The pauses that were asked for; no time passes but by them."""
 
@@ -84,8 +95,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
     waits = Waits()
 
     async def asleep(seconds: float) -> None:
-        from asgiref.sync import sync_to_async
-
         await sync_to_async(waits.pass_by)(seconds)
 
     class Asyncio:
@@ -172,7 +181,7 @@ def test_result_of_an_unknown_job_raises(ask: Ask) -> None:
 # --- waiting ---------------------------------------------------------------------------------
 
 
-@committing
+@pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("timeout", [0, 0.0, timedelta(0), -5, timedelta(seconds=-5)])
 def test_result_with_no_time_looks_once(
     send: Job[Any, Any], ask: Ask, waits: Waits, timeout: Any
@@ -187,7 +196,7 @@ def test_result_with_no_time_looks_once(
     assert "still ready after 0 seconds" in caught.value.cause
 
 
-@committing
+@pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("timeout", [2, 2.0, timedelta(seconds=2)])
 def test_result_of_a_run_that_does_not_end_raises_after_the_timeout(
     send: Job[Any, Any], ask: Ask, waits: Waits, timeout: Any
@@ -202,7 +211,7 @@ def test_result_of_a_run_that_does_not_end_raises_after_the_timeout(
     assert "after 2 seconds" in caught.value.cause
 
 
-@committing
+@pytest.mark.usefixtures("memory")
 def test_result_of_a_run_that_ends_meanwhile_is_returned(
     send: Job[Any, Any], ask: Ask, waits: Waits
 ) -> None:
@@ -220,7 +229,7 @@ def test_result_of_a_run_that_ends_meanwhile_is_returned(
     assert max(waits) <= 0.05
 
 
-@committing
+@pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("timeout", [None, "5", True, float("nan"), [5], b"5"])
 def test_result_with_a_timeout_that_is_none_is_refused(
     send: Job[Any, Any], ask: Ask, waits: Waits, timeout: Any
@@ -235,7 +244,7 @@ def test_result_with_a_timeout_that_is_none_is_refused(
     assert waits == []
 
 
-@committing
+@pytest.mark.usefixtures("memory")
 def test_aresult_leaves_the_loop_to_others_while_it_waits(send: Job[Any, Any]) -> None:
     """A hundred waiting coroutines need no hundred threads, and block nothing."""
     handle = send.enqueue(n=1)
@@ -289,7 +298,7 @@ def test_result_after_the_rollback_of_its_transaction_is_not_found(
         ask(handle, timeout=30)
 
 
-@committing
+@committing_both
 def test_result_inside_another_databases_transaction_is_waited_for(
     send: Job[Any, Any], ask: Ask, waits: Waits
 ) -> None:
@@ -303,7 +312,7 @@ def test_result_inside_another_databases_transaction_is_waited_for(
 # --- staged runs -----------------------------------------------------------------------------
 
 
-@committing
+@committing_both
 def test_result_of_a_staged_run_waits_until_it_reaches_the_queue(
     send: Job[Any, Any], ask: Ask, waits: Waits
 ) -> None:
@@ -323,7 +332,7 @@ def test_result_of_a_staged_run_waits_until_it_reaches_the_queue(
     assert len(waits) == 2
 
 
-@committing
+@committing_both
 def test_result_of_a_staged_run_that_is_not_published_says_so(
     send: Job[Any, Any], ask: Ask, waits: Waits
 ) -> None:
@@ -337,7 +346,7 @@ def test_result_of_a_staged_run_that_is_not_published_says_so(
     assert "still staged" in caught.value.cause
 
 
-@committing
+@committing_both
 def test_result_of_a_staged_run_inside_its_transaction_is_refused(
     send: Job[Any, Any], ask: Ask, waits: Waits
 ) -> None:
@@ -348,15 +357,6 @@ def test_result_of_a_staged_run_inside_its_transaction_is_refused(
             ask(handle, timeout=30)
 
     assert '"other"' in caught.value.cause
-
-
-@pytest.fixture
-def memory() -> Iterator[MemoryDriver]:
-    driver = MemoryDriver()
-    use_driver(driver)
-    yield driver
-    use_driver(None)
-    driver.close()
 
 
 @committing

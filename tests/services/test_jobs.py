@@ -936,6 +936,24 @@ def test_verb_within_its_own_or_any_tenant_finds_the_job(
 
 
 @pytest.mark.parametrize(("verb", "act"), VERBS, ids=[verb for verb, _ in VERBS])
+@pytest.mark.parametrize(
+    "tenant", [0, False, 5, b"acme", "a\x00", "\ud800", "x" * 256, []], ids=str
+)
+def test_verb_within_what_is_no_tenant_is_refused(
+    verb: str, act: Callable[..., Any], tenant: Any
+) -> None:
+    """A falsy value that is no tenant never means "tenantless", and no query breaks."""
+    job_id = stored_for(None, verb)
+    before = Row.objects.filter(pk=job_id).values().get()
+
+    with pytest.raises(JobKeyInvalid) as caught:
+        act(job_id, tenant=tenant)
+
+    assert "the tenant" in caught.value.cause
+    assert Row.objects.filter(pk=job_id).values().get() == before
+
+
+@pytest.mark.parametrize(("verb", "act"), VERBS, ids=[verb for verb, _ in VERBS])
 def test_verb_without_a_tenant_is_refused(verb: str, act: Callable[..., Any]) -> None:
     """Which tenant is never left to a default."""
     with pytest.raises(TypeError, match="tenant"):

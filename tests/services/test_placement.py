@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -28,7 +29,8 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 committing = pytest.mark.django_db(transaction=True, databases=BOTH)
-testcase = pytest.mark.django_db(databases=BOTH)
+committing_one = pytest.mark.django_db(transaction=True)
+in_testcase = pytest.mark.django_db(databases=BOTH)
 
 Handle = Job[Any, Any]
 
@@ -64,6 +66,8 @@ def queue_elsewhere() -> Iterator[PostgresDriver]:
 def third() -> Iterator[str]:
     """One more alias, onto the database of ``other``."""
     connections.settings["third"] = dict(connections.settings["other"])
+    # The test's own guard allows the aliases that it knew at its start.
+    connections["third"].connect()
     yield "third"
     connections["third"].close()
     del connections["third"]
@@ -86,7 +90,7 @@ def in_memory(driver: MemoryDriver, handle: RunHandle) -> bool:
 # --- on PostgreSQL ---------------------------------------------------------------------------
 
 
-@committing
+@in_testcase
 def test_enqueue_inside_the_queues_own_transaction_is_direct(send: Handle) -> None:
     """The usual case: one database, one transaction, one row."""
     with transaction.atomic():
@@ -96,7 +100,7 @@ def test_enqueue_inside_the_queues_own_transaction_is_direct(send: Handle) -> No
     assert staged("default") == []
 
 
-@committing
+@in_testcase
 def test_enqueue_inside_another_databases_transaction_is_staged_there(send: Handle) -> None:
     """The job goes with the data, in the outbox of the database where the data is."""
     with transaction.atomic(using="other"):
@@ -108,7 +112,7 @@ def test_enqueue_inside_another_databases_transaction_is_staged_there(send: Hand
     assert staged("default") == []
 
 
-@committing
+@in_testcase
 def test_enqueue_staged_answers_final_ids_and_nothing_it_cannot_know(send: Handle) -> None:
     """Whether the key is held is not known before the relay, and the answer does not guess."""
     with transaction.atomic(using="other"):
@@ -122,7 +126,7 @@ def test_enqueue_staged_answers_final_ids_and_nothing_it_cannot_know(send: Handl
     ]
 
 
-@committing
+@in_testcase
 def test_enqueue_staged_rolls_back_with_the_other_databases_data(send: Handle) -> None:
     """A job exists exactly if the data it was enqueued with exists."""
     with transaction.atomic(using="other"):
@@ -133,7 +137,7 @@ def test_enqueue_staged_rolls_back_with_the_other_databases_data(send: Handle) -
     assert stored() == []
 
 
-@committing
+@in_testcase
 def test_enqueue_staged_keeps_all_that_the_relay_will_need(send: Handle) -> None:
     """Nothing that was asked for is lost on the way, not even what a conflict is to do."""
     moment = datetime(2100, 1, 1, tzinfo=UTC)
@@ -164,7 +168,7 @@ def test_enqueue_staged_keeps_all_that_the_relay_will_need(send: Handle) -> None
     assert message["max_attempts"] == send.definition.retry.attempts
 
 
-@committing
+@in_testcase
 def test_enqueue_staged_keeps_large_floats_as_they_are(own_registry: None) -> None:
     """The outbox changes an input as little as the queue does."""
 
@@ -180,7 +184,7 @@ def test_enqueue_staged_keeps_large_floats_as_they_are(own_registry: None) -> No
     assert back == 3.817069980338431e16
 
 
-@committing
+@in_testcase
 def test_enqueue_many_staged_keeps_the_order_and_is_one_statement(send: Handle) -> None:
     """A list is staged in the order in which it was given."""
     with transaction.atomic(using="other"), CaptureQueriesContext(connections["other"]) as sent:
@@ -190,7 +194,7 @@ def test_enqueue_many_staged_keeps_the_order_and_is_one_statement(send: Handle) 
     assert len([q for q in sent if "INSERT" in q["sql"]]) == 1
 
 
-@committing
+@in_testcase
 def test_enqueue_staged_with_on_conflict_error_is_refused(send: Handle) -> None:
     """Nobody can tell yet whether the key is held, so the question is refused, not dropped."""
     with transaction.atomic(using="other"):
@@ -203,7 +207,7 @@ def test_enqueue_staged_with_on_conflict_error_is_refused(send: Handle) -> None:
     assert len(staged("other")) == 1
 
 
-@committing
+@in_testcase
 def test_enqueue_using_another_alias_without_a_transaction_is_staged_at_once(send: Handle) -> None:
     """The alias that was named decides, also in autocommit."""
     handle = send.using(alias="other").enqueue(n=1)
@@ -212,7 +216,7 @@ def test_enqueue_using_another_alias_without_a_transaction_is_staged_at_once(sen
     assert handle.deduped is None
 
 
-@committing
+@in_testcase
 def test_enqueue_using_the_queues_alias_is_direct_whatever_else_is_open(send: Handle) -> None:
     """Naming the queue's own database writes there, in autocommit if nothing is open."""
     with transaction.atomic(using="other"):
@@ -223,7 +227,7 @@ def test_enqueue_using_the_queues_alias_is_direct_whatever_else_is_open(send: Ha
     assert staged("other") == []
 
 
-@committing
+@in_testcase
 def test_enqueue_inside_both_transactions_prefers_the_queues_own(send: Handle) -> None:
     """Where the queue's own transaction is open, the row is written in it."""
     with transaction.atomic(using="other"), transaction.atomic():
@@ -233,7 +237,7 @@ def test_enqueue_inside_both_transactions_prefers_the_queues_own(send: Handle) -
     assert staged("other") == []
 
 
-@committing
+@in_testcase
 def test_enqueue_after_another_databases_transaction_is_direct(send: Handle) -> None:
     """A block that has ended decides nothing any more."""
     with transaction.atomic(using="other"):
@@ -244,32 +248,36 @@ def test_enqueue_after_another_databases_transaction_is_direct(send: Handle) -> 
     assert stored() == [handle.id]
 
 
-@committing
+@in_testcase
 def test_enqueue_inside_two_other_transactions_is_refused(send: Handle, third: str) -> None:
     """Which of two to commit with is not guessed, and nothing is written anywhere."""
-    with transaction.atomic(using="other"), transaction.atomic(using=third):
-        with pytest.raises(EnqueueAliasAmbiguous) as caught:
-            send.enqueue(n=1)
+    with (
+        transaction.atomic(using="other"),
+        transaction.atomic(using=third),
+        pytest.raises(EnqueueAliasAmbiguous) as caught,
+    ):
+        send.enqueue(n=1)
 
     assert "other, third" in caught.value.cause
     assert '.using(alias="other")' in caught.value.fix
     assert (stored(), staged("other")) == ([], [])
 
 
-@committing
+@in_testcase
 def test_enqueue_inside_two_other_transactions_follows_the_named_one(
     send: Handle, third: str
 ) -> None:
     """The fix of the refusal works."""
-    with transaction.atomic(using="other"):
-        with transaction.atomic(using=third):
-            handle = send.using(alias=third).enqueue(n=1)
-        transaction.set_rollback(True, using="other")
+    with transaction.atomic(using="other"), transaction.atomic(using=third):
+        handle = send.using(alias=third).enqueue(n=1)
+        found = [message["id"] for message in staged(third)]
+        transaction.set_rollback(True, using=third)
 
-    assert [message["id"] for message in staged("other")] == [str(handle.id)]
+    assert found == [str(handle.id)]
+    assert staged("other") == []
 
 
-@committing
+@in_testcase
 def test_enqueue_inside_two_other_and_its_own_transaction_is_direct(
     send: Handle, third: str
 ) -> None:
@@ -284,7 +292,7 @@ def test_enqueue_inside_two_other_and_its_own_transaction_is_direct(
     assert stored() == [handle.id]
 
 
-@committing
+@in_testcase
 def test_enqueue_to_a_queue_elsewhere_follows_its_driver(
     send: Handle, queue_elsewhere: PostgresDriver
 ) -> None:
@@ -298,7 +306,7 @@ def test_enqueue_to_a_queue_elsewhere_follows_its_driver(
     assert stored("default") == []
 
 
-@committing
+@in_testcase
 def test_get_looks_into_the_queues_database_only(
     send: Handle, queue_elsewhere: PostgresDriver
 ) -> None:
@@ -311,7 +319,7 @@ def test_get_looks_into_the_queues_database_only(
         get(handle.id, tenant=None)
 
 
-@committing
+@in_testcase
 def test_enqueue_of_a_refused_input_stages_nothing(send: Handle) -> None:
     """A refusal comes before the outbox too, and the transaction goes on."""
     with transaction.atomic(using="other"):
@@ -325,7 +333,7 @@ def test_enqueue_of_a_refused_input_stages_nothing(send: Handle) -> None:
 # --- inside a TestCase -----------------------------------------------------------------------
 
 
-@testcase
+@in_testcase
 def test_enqueue_in_a_testcase_over_two_databases_is_direct(send: Handle) -> None:
     """The blocks that a TestCase opens are nobody's choice: it is as in autocommit."""
     handle = send.enqueue(n=1)
@@ -334,7 +342,7 @@ def test_enqueue_in_a_testcase_over_two_databases_is_direct(send: Handle) -> Non
     assert staged("other") == []
 
 
-@testcase
+@in_testcase
 def test_enqueue_in_a_testcase_inside_another_databases_block_is_staged(send: Handle) -> None:
     """A test sees what production will do."""
     with transaction.atomic(using="other"):
@@ -344,7 +352,7 @@ def test_enqueue_in_a_testcase_inside_another_databases_block_is_staged(send: Ha
     assert stored() == []
 
 
-@testcase
+@in_testcase
 def test_enqueue_in_a_testcase_to_a_queue_elsewhere_is_direct(
     send: Handle, queue_elsewhere: PostgresDriver
 ) -> None:
@@ -358,7 +366,7 @@ def test_enqueue_in_a_testcase_to_a_queue_elsewhere_is_direct(
 # --- without a database for the queue ---------------------------------------------------------
 
 
-@committing
+@committing_one
 def test_enqueue_in_memory_outside_of_a_transaction_is_applied_at_once(
     send: Handle, memory: MemoryDriver
 ) -> None:
@@ -370,7 +378,7 @@ def test_enqueue_in_memory_outside_of_a_transaction_is_applied_at_once(
     assert send.enqueue(n=1).id == handle.id
 
 
-@committing
+@committing_one
 def test_enqueue_in_memory_inside_a_transaction_is_applied_on_commit(
     send: Handle, memory: MemoryDriver
 ) -> None:
@@ -387,7 +395,7 @@ def test_enqueue_in_memory_inside_a_transaction_is_applied_on_commit(
     assert (claimed.id, claimed.run_id) == (handle.id, handle.run_id)
 
 
-@committing
+@committing_one
 def test_enqueue_in_memory_inside_a_transaction_that_rolls_back_leaves_nothing(
     send: Handle, memory: MemoryDriver
 ) -> None:
@@ -400,7 +408,7 @@ def test_enqueue_in_memory_inside_a_transaction_that_rolls_back_leaves_nothing(
     assert send.enqueue(n=1).deduped is False
 
 
-@committing
+@committing_one
 def test_enqueue_in_memory_inside_a_savepoint_that_rolls_back_leaves_the_rest(
     send: Handle, memory: MemoryDriver
 ) -> None:
@@ -442,17 +450,20 @@ def test_enqueue_in_memory_using_an_alias_waits_for_that_one(
     assert after_other
 
 
-@committing
+@in_testcase
 def test_enqueue_in_memory_inside_two_transactions_is_refused(
     send: Handle, memory: MemoryDriver
 ) -> None:
     """Which of two to wait for is not guessed."""
-    with transaction.atomic(using="default"), transaction.atomic(using="other"):
-        with pytest.raises(EnqueueAliasAmbiguous):
-            send.enqueue(n=1)
+    with (
+        transaction.atomic(using="default"),
+        transaction.atomic(using="other"),
+        pytest.raises(EnqueueAliasAmbiguous),
+    ):
+        send.enqueue(n=1)
 
 
-@committing
+@committing_one
 def test_enqueue_in_memory_that_fails_on_commit_stops_no_other_callback(
     send: Handle, memory: MemoryDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -469,7 +480,7 @@ def test_enqueue_in_memory_that_fails_on_commit_stops_no_other_callback(
     assert "X_JOB_DUPLICATE" in caplog.text
 
 
-@testcase
+@in_testcase
 def test_enqueue_in_memory_in_a_testcase_is_applied_by_djangos_own_helper(
     send: Handle, memory: MemoryDriver, django_capture_on_commit_callbacks: Any
 ) -> None:
@@ -481,7 +492,7 @@ def test_enqueue_in_memory_in_a_testcase_is_applied_by_djangos_own_helper(
     assert in_memory(memory, handle)
 
 
-@testcase
+@in_testcase
 def test_enqueue_in_memory_in_a_testcase_over_two_databases_is_not_ambiguous(
     send: Handle, memory: MemoryDriver
 ) -> None:
@@ -489,7 +500,7 @@ def test_enqueue_in_memory_in_a_testcase_over_two_databases_is_not_ambiguous(
     assert send.enqueue(n=1).deduped is None
 
 
-@testcase
+@in_testcase
 def test_enqueue_in_memory_in_a_testcase_leaves_nothing_that_was_not_applied(
     send: Handle, memory: MemoryDriver
 ) -> None:
@@ -503,7 +514,7 @@ def test_enqueue_in_memory_in_a_testcase_leaves_nothing_that_was_not_applied(
 # --- the decision itself ----------------------------------------------------------------------
 
 
-@committing
+@in_testcase
 @pytest.mark.parametrize(
     ("opened", "alias", "way", "where"),
     [
@@ -521,15 +532,9 @@ def test_place_on_postgres_decides_by_what_is_open_and_named(
     opened: list[str], alias: str | None, way: Way, where: str
 ) -> None:
     """The whole table of a queue in the default database."""
-    for one in opened:
-        transaction.set_autocommit(True, using=one)
-    blocks = [transaction.atomic(using=one) for one in opened]
-    for block in blocks:
-        block.__enter__()
-    try:
+    with ExitStack() as blocks:
+        for one in opened:
+            blocks.enter_context(transaction.atomic(using=one))
         placement = place(PostgresDriver("default"), job="tests.send", alias=alias)
-    finally:
-        for block in reversed(blocks):
-            block.__exit__(None, None, None)
 
     assert (placement.way, placement.alias) == (way, where)

@@ -16,6 +16,7 @@ from ultimate_jobs.models import Lease
 from ultimate_jobs.observe.plain import one_line
 
 LONGEST_CELL = 120
+LONGEST_LIST = 20_000
 
 
 @admin.register(Lease)
@@ -23,7 +24,8 @@ class LeaseAdmin(ReadOnlyAdmin):
     """Leases, the oldest first; there are as many as processes and taken slots."""
 
     list_display = ("kind", "lease_name", "process", "queues", "acquired", "renewed", "valid")
-    list_display_links = None
+    list_display_links = ("lease_name",)
+    fields = readonly_fields = (*list_display[:4], "names", "holder", *list_display[4:])
     ordering = ("acquired_at", "id")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -44,12 +46,13 @@ class LeaseAdmin(ReadOnlyAdmin):
     @admin.display(description=_("queues"), empty_value="-")
     def queues(self, lease: Lease) -> str | None:
         info = _info(lease)
-        if "queues" not in info:
-            return None
-        queues = info["queues"]
-        if not isinstance(queues, list):
+        if "queues" in info and info["queues"] is None:
             return gettext("every one")
-        return one_line(", ".join(map(str, queues)), limit=LONGEST_CELL)
+        return _joined(info.get("queues"))
+
+    @admin.display(description=_("knows the names"), empty_value="-")
+    def names(self, lease: Lease) -> str | None:
+        return _joined(_info(lease).get("names"), limit=LONGEST_LIST)
 
     @admin.display(description=_("since"))
     def acquired(self, lease: Lease) -> str:
@@ -67,3 +70,9 @@ class LeaseAdmin(ReadOnlyAdmin):
 
 def _info(lease: Lease) -> dict[str, Any]:
     return lease.info if isinstance(lease.info, dict) else {}
+
+
+def _joined(values: object, *, limit: int = LONGEST_CELL) -> str | None:
+    if not isinstance(values, list):
+        return None
+    return one_line(", ".join(map(str, values)), limit=limit)

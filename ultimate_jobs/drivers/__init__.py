@@ -67,10 +67,15 @@ def _build() -> Driver:
         raise DriverNotImplemented(driver=name)
     try:
         factory = cast(Callable[[], Driver], import_string(_BUILT_IN.get(name, name)))
-    except ImportError as error:
-        known = (*_BUILT_IN, *_NOT_BUILT)
-        raise DriverUnknown(driver=name, known=known, problem=str(error)) from None
+    except (ImportError, ValueError) as error:
+        raise _unknown(name, str(error)) from None
+    if not callable(factory):
+        raise _unknown(name, f"it is a {type(factory).__name__}")
     return factory()
+
+
+def _unknown(name: str, problem: str) -> DriverUnknown:
+    return DriverUnknown(driver=name, known=(*_BUILT_IN, *_NOT_BUILT), problem=problem)
 
 
 def _forget(*, setting: str, **_: Any) -> None:

@@ -7,6 +7,7 @@ import getpass
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from io import TextIOWrapper
 from typing import Any, Literal
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -30,6 +31,13 @@ class AnsweringCommand(BaseCommand):
 
     # Operators come when something is wrong: a check that fails elsewhere must not stop them.
     requires_system_checks: list[str] | tuple[str, ...] | Literal["__all__"] = ()
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            # A name that the terminal's encoding lacks is shown as an escape, not as a traceback.
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        super().run_from_argv(argv)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         try:

@@ -28,7 +28,7 @@ class Fetcher:
     """Claims what the crew can soon start, and never hoards.
 
     Args:
-        batch: at most so many jobs per claim, and so many that wait unstarted.
+        batch: at most so many jobs per claim; no more than two claims wait unstarted.
         poll: seconds between looks at a queue that had nothing more.
         worth: seconds of work that may wait unstarted.
     """
@@ -102,7 +102,8 @@ class Fetcher:
             self._crew.durations.average,
             worth=self._worth,
             nimble=census.nimble,
-            most=self._batch,
+            # Two, so that a whole batch is claimed while another is still worked off.
+            most=2 * self._batch,
         )
 
     def _limit(self, census: Census, hold: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +22,7 @@ from ultimate_jobs.services.options import EnqueueOptions
 from ultimate_jobs.services.placement import Way, place
 from ultimate_jobs.states import JobState
 from ultimate_jobs.types import (
+    ANY_TENANT,
     CancelAnswer,
     CancelOutcome,
     EnqueueAnswer,
@@ -68,8 +68,9 @@ def get(job_id: UUID | str, *, tenant: TenantScope) -> JobRecord:
 
     Raises:
         JobNotFound: the tenant has no such id.
+        JobKeyInvalid: no tenant can be called so.
     """
-    record = current_driver().introspection.get(_uuid(job_id), tenant=tenant)
+    record = current_driver().introspection.get(_uuid(job_id), tenant=_scope(job_id, tenant))
     if record is None:
         raise JobNotFound(job_id=job_id)
     return record
@@ -85,7 +86,8 @@ def cancel(job_id: UUID | str, *, tenant: TenantScope, by: str = "app") -> Cance
     Raises:
         JobNotFound: the tenant has no such id.
     """
-    answer = current_driver().cancel([_uuid(job_id)], tenant=tenant, by=by)[0]
+    scope = _scope(job_id, tenant)
+    answer = current_driver().cancel([_uuid(job_id)], tenant=scope, by=by)[0]
     if answer.outcome is CancelOutcome.NOT_FOUND:
         raise JobNotFound(job_id=job_id)
     return answer
@@ -105,7 +107,10 @@ def retry(
         JobDuplicate: a live job holds its key; nothing was changed.
     """
     return current_driver().introspection.retry(
-        _uuid(job_id), tenant=tenant, by=by, fresh_run_id=new_id() if fresh else None
+        _uuid(job_id),
+        tenant=_scope(job_id, tenant),
+        by=by,
+        fresh_run_id=new_id() if fresh else None,
     )
 
 
@@ -157,10 +162,12 @@ def _stage(
 def _on_commit(
     driver: Driver, requests: Sequence[EnqueueRequest], on_conflict: OnConflict, alias: str
 ) -> list[EnqueueAnswer]:
-    # robust: a refusal after the commit must not keep the app's own callbacks from running.
-    transaction.on_commit(
-        partial(driver.enqueue, requests, on_conflict=on_conflict), using=alias, robust=True
-    )
+    def apply() -> None:
+        driver.enqueue(requests, on_conflict=on_conflict)
+
+    # robust: a refusal after the commit must not keep the app's own callbacks from running. It
+    # takes a function with a name, which Django's log of the refusal asks for.
+    transaction.on_commit(apply, using=alias, robust=True)
     return [_unknown_yet(request) for request in requests]
 
 
@@ -173,6 +180,13 @@ def _unknown_yet(request: EnqueueRequest) -> EnqueueAnswer:
         state=JobState.DELAYED if delayed else JobState.READY,
         same_input=None,
     )
+
+
+def _scope(job_id: object, tenant: TenantScope) -> TenantScope:
+    """Return where to look; a falsy value of another type must not mean "tenantless"."""
+    if tenant is ANY_TENANT or tenant is None or tenant == "":
+        return tenant or None
+    return check_text(str(job_id), "tenant", tenant)
 
 
 def _uuid(job_id: object) -> UUID:

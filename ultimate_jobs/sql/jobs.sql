@@ -139,7 +139,7 @@ from (
                 select j.priority, j.due_at, j.id from x_jobs j
                 where j.state = 'ready' and j.queue = q.queue and j.priority = level.priority
                     and j.due_at <= x_now() and j.run_at <= x_now()
-                    and j.name = any(%(names)s::text[])
+                    and j.name || '' = any(%(names)s::text[])
                 order by j.due_at, j.id
                 limit %(limit)s
             ) due
@@ -165,7 +165,7 @@ from (
                 where j.state in ('delayed', 'suspended') and j.queue = q.queue
                     and j.priority = level.priority
                     and j.run_at <= x_now()
-                    and j.name = any(%(names)s::text[])
+                    and j.name || '' = any(%(names)s::text[])
                 order by j.run_at, j.id
                 limit %(limit)s
             ) due
@@ -204,6 +204,10 @@ select queue from waiting where queue is not null;
 -- are walked priority by priority: within one, what is not yet due stands at the end and is never
 -- passed over, so a million jobs in backoff or in the future cost nothing. The recursion yields the
 -- priorities in descending order, and the LIMIT above it stops the walk.
+-- Three spellings keep the planner on these indexes whatever its statistics say, and without them it
+-- reads the whole backlog or table per claim: "name || ''" cannot use the index of keys, "most" is a
+-- constant where "wanted" is a guess of a tenth of the rows, and "= any(array(...))" cannot become a
+-- hash join over all rows. Measured on 100,000 finished and 20,000 ready rows: 170 ms became 11 ms.
 -- The CTE is materialised: a LIMIT inside an UPDATE's sub-select may be run more than once by the
 -- planner and then claims more than was asked.
 with candidate as materialized (
@@ -231,9 +235,9 @@ with candidate as materialized (
                     where j.state = 'ready' and j.queue = q.queue
                         and j.priority = level.priority
                         and j.due_at <= x_now() and j.run_at <= x_now()
-                        and j.name = any(%(names)s::text[])
+                        and j.name || '' = any(%(names)s::text[])
                     order by j.due_at, j.id
-                    limit q.wanted
+                    limit %(most)s
                     for no key update skip locked
                 ) due
                 limit q.wanted
@@ -258,9 +262,9 @@ with candidate as materialized (
                     where j.state in ('delayed', 'suspended') and j.queue = q.queue
                         and j.priority = level.priority
                         and j.run_at <= x_now()
-                        and j.name = any(%(names)s::text[])
+                        and j.name || '' = any(%(names)s::text[])
                     order by j.run_at, j.id
-                    limit q.wanted
+                    limit %(most)s
                     for no key update skip locked
                 ) due
                 limit q.wanted
@@ -273,8 +277,7 @@ with candidate as materialized (
 update x_jobs j
 set state = 'running', worker = %(worker)s::uuid, token = j.token + 1, attempt = j.attempt + 1,
     claimed_at = x_now(), updated_at = x_now()
-from candidate
-where j.id = candidate.id
+where j.id = any(array(select candidate.id from candidate))
 returning
     j.id, j.run_id, j.name, j.queue, j.tenant_id, j.idempotency_key, j.payload::text, j.token,
     j.attempt, j.max_attempts, j.lost_leases, j.retry_count, j.priority, j.due_at, j.traceparent;

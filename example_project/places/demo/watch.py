@@ -11,7 +11,7 @@ from example_project.places.demo.recount import States, count_states
 from example_project.places.demo.worker import WorkerProcess
 from ultimate_jobs.errors import WorkerGone
 
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
 # A dead worker's jobs come back when its lease ends, so a stop is none before that.
 STALLED_SECONDS = 120.0
 MAX_DEATHS = 3

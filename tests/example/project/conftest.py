@@ -6,6 +6,7 @@ import os
 from uuid import UUID, uuid4
 
 import pytest
+from django.core.cache import cache
 
 from ultimate_jobs import JobContext
 from ultimate_jobs.clock import to_datetime
@@ -13,6 +14,12 @@ from ultimate_jobs.types import Claim
 
 UNDER_ITS_SETTINGS = os.environ.get("DJANGO_SETTINGS_MODULE") == "example_project.settings"
 collect_ignore_glob = [] if UNDER_ITS_SETTINGS else ["test_*.py"]
+
+
+@pytest.fixture(autouse=True)
+def empty_cache() -> None:
+    """A language that another test's tenant had must not stay."""
+    cache.clear()
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ def claim(run: Statements, request: ClaimRequest) -> list[Claim]:
         names=list(request.names),
         queues=list(shares),
         wanted=list(shares.values()),
+        most=max(shares.values()),
     )
     claimed = [_claim(request.worker, row) for row in rows]
     # UPDATE ... RETURNING promises no order.
