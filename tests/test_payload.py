@@ -33,7 +33,8 @@ from ultimate_jobs.errors import (
     ResultInvalid,
     UltimateJobsError,
 )
-from ultimate_jobs.payload import MAX_DEPTH, InputSchema, dump_result, find_refusal
+from ultimate_jobs.payload import InputSchema, dump_result
+from ultimate_jobs.storable import MAX_DEPTH, find_refusal
 
 MEGABYTE = 1_048_576
 SECRET = "hunter2-zq"

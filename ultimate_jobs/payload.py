@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import math
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from datetime import datetime
-from decimal import Decimal
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, NotRequired, cast, get_args, get_type_hints
 
 from django.db.models import Model
 from django.db.models.query import QuerySet
-from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, from_json, to_json
 from pydantic_core.core_schema import ErrorType
 from typing_extensions import TypedDict
@@ -27,19 +23,16 @@ from ultimate_jobs.errors import (
     JobSignatureInvalid,
     ResultInvalid,
 )
-
-# What the JSON parser reads back: a value and this many levels inside it.
-MAX_DEPTH = 199
-# Of a whole number: about the 4300 digits that Python turns back from text.
-MAX_BITS = 14_283
-# In characters, of a path inside an error.
-MAX_PATH = 120
-
-# A cheap witness in the dumped text; only a hit pays for the walk that finds the path.
-_SUSPECT = re.compile(rb"\\u0000|NaN|Infinity")
-
-_HAS_EXPONENT = re.compile(rb"\de\+?\d")
-_TEXT_OR_EXPONENT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?e\+?\d+')
+from ultimate_jobs.storable import (
+    Refusal,
+    find_change,
+    find_in_text,
+    find_refusal,
+    inner_path,
+    keep_floats,
+    place_of,
+    shown,
+)
 
 # Messages that may quote the value, or that an app's own validator wrote.
 _QUOTING = {"value_error", "assertion_error", "union_tag_invalid", "uuid_parsing"}
@@ -51,15 +44,6 @@ if sys.version_info >= (3, 14):
 
     # There annotations are evaluated when read; one that names a later type must not fail yet.
     _READING["annotation_format"] = Format.FORWARDREF
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """One value that JSON cannot carry: where it stands, what is wrong, what to do."""
-
-    path: str
-    problem: str
-    remedy: str
 
 
 @dataclass(slots=True)
@@ -126,16 +110,15 @@ class InputSchema:
             JobPayloadTooLarge: the text is longer than ``max_bytes`` in UTF-8.
         """
         try:
-            encoded = _keep_floats(self.adapter.dump_json(dict(values), warnings=False))
+            encoded = keep_floats(self.adapter.dump_json(dict(values), warnings=False))
         except (PydanticSerializationError, ValueError, RecursionError):
             raise self._refused_value(find_refusal(values)) from None
         if len(encoded) > max_bytes:
             raise JobPayloadTooLarge(job=self.job, size=len(encoded), limit=max_bytes)
         self._check_round_trip(values, encoded)
-        if _SUSPECT.search(encoded):
-            refusal = find_refusal(from_json(encoded))
-            if refusal is not None:
-                raise self._refused_value(refusal)
+        refusal = find_in_text(encoded)
+        if refusal is not None:
+            raise self._refused_value(refusal)
         return encoded.decode()
 
     def _check_round_trip(self, values: Mapping[str, Any], encoded: bytes) -> None:
@@ -148,7 +131,7 @@ class InputSchema:
                 raise self._refused_value(refusal) from None
             raise JobInputInvalid(job=self.job, problems=_problems(error)) from None
         if restored != values:
-            refusal = find_refusal(values) or find_change(values, restored)
+            refusal = find_change(values, restored)
             if refusal is not None:
                 raise self._refused_value(refusal)
 
@@ -296,13 +279,13 @@ def dump_result(job: str, value: object, *, max_bytes: int) -> str | None:
     if refusal is not None:
         raise ResultInvalid(job=job, path=refusal.path, problem=refusal.problem)
     try:
-        encoded = _keep_floats(to_json(value))
-        stored = from_json(encoded)
+        encoded = keep_floats(to_json(value))
+        from_json(encoded)
+        refusal = find_in_text(encoded, root="result")
     except (PydanticSerializationError, ValueError, RecursionError):
         raise ResultInvalid(
             job=job, path="result", problem="cannot be stored as JSON and read back"
         ) from None
-    refusal = find_refusal(stored, root="result") if _SUSPECT.search(encoded) else None
     if refusal is not None:
         raise ResultInvalid(job=job, path=refusal.path, problem=refusal.problem)
     if len(encoded) > max_bytes:
@@ -312,175 +295,14 @@ def dump_result(job: str, value: object, *, max_bytes: int) -> str | None:
     return encoded.decode()
 
 
-def _keep_floats(encoded: bytes) -> bytes:
-    """Spell large floats without exponent: jsonb would turn ``1e+16`` into a whole number."""
-    if not _HAS_EXPONENT.search(encoded):
-        return encoded
-    return _TEXT_OR_EXPONENT.sub(_spelled, encoded)
-
-
-def _spelled(token: re.Match[bytes]) -> bytes:
-    if token[0].startswith(b'"'):
-        return token[0]
-    digits = f"{Decimal(token[0].decode()):f}"
-    return (digits if "." in digits else f"{digits}.0").encode()
-
-
-def find_refusal(value: object, *, root: str = "") -> Refusal | None:
-    """Return the first value inside that JSON or PostgreSQL cannot carry, depth first."""
-    return _walk(value, root, 0, frozenset())
-
-
-def _walk(value: object, path: str, depth: int, above: frozenset[int]) -> Refusal | None:
-    place = _place(path)
-    if isinstance(value, str):
-        return _check_text(value, place)
-    if isinstance(value, int) and value.bit_length() > MAX_BITS:
-        return Refusal(place, "is a whole number of too many digits", "pass it as text")
-    if isinstance(value, float) and not math.isfinite(value):
-        return Refusal(place, "is NaN or infinite", "pass None instead")
-    if isinstance(value, Model):
-        return Refusal(
-            place, f"is a {type(value).__name__} instance", "pass its primary key instead"
-        )
-    if isinstance(value, QuerySet):
-        return Refusal(place, "is a queryset", "pass a list of primary keys instead")
-    if isinstance(value, bytes | bytearray | memoryview):
-        return Refusal(place, "is binary", "pass base64 text, or store a file and pass its name")
-    if (callable(value) and not isinstance(value, type)) or isinstance(value, Iterator):
-        return Refusal(place, f"is a {type(value).__name__}", "pass plain JSON values")
-    inside = _inside(value, path)
-    if inside is None:
-        return _check_leaf(value, place)
-    if id(value) in above:
-        return Refusal(place, "contains itself", "pass a value without cycles")
-    if depth > MAX_DEPTH:
-        return Refusal(place, f"is nested over {MAX_DEPTH} deep", "pass a flatter value")
-    for key, inner_path, item in inside:
-        found = _check_text(key, f"a key of {place}") if isinstance(key, str) else None
-        found = found or _walk(item, inner_path, depth + 1, above | {id(value)})
-        if found:
-            return found
-    return None
-
-
-def _inside(value: object, path: str) -> Iterator[tuple[object, str, object]] | None:
-    """Return each (key, path, item) of a container, or ``None`` where the value is none."""
-    if isinstance(value, Mapping):
-        return ((key, _inner(path, key), item) for key, item in value.items())
-    if isinstance(value, list | tuple | set | frozenset):
-        return ((None, f"{path}[{index}]", item) for index, item in enumerate(value))
-    named = _fields(value)
-    if named is None:
-        return None
-    return ((None, _inner(path, name), item) for name, item in named.items())
-
-
-def _fields(value: object) -> dict[str, Any] | None:
-    """Return the fields of a dataclass or pydantic instance, ``None`` for all else."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: getattr(value, one.name, None) for one in fields(value)}
-    return dict(value) if isinstance(value, BaseModel) else None
-
-
-def _check_leaf(value: object, place: str) -> Refusal | None:
-    try:
-        to_json(value)
-    except (PydanticSerializationError, ValueError):
-        return Refusal(place, f"is a {type(value).__name__}", "pass plain JSON values")
-    return None
-
-
-def find_change(before: object, after: object, path: str = "") -> Refusal | None:
-    """Return the first value that came back from JSON as something else.
-
-    A tuple may come back as a list; nothing else may change, not even its type.
-    """
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        return _change_inside(before, after, path)
-    if isinstance(before, list | tuple) and isinstance(after, list | tuple):
-        pairs = enumerate(zip(before, after, strict=True))
-        changes = (find_change(old, new, f"{path}[{i}]") for i, (old, new) in pairs)
-        return next((change for change in changes if change), None)
-    named = _fields(after)
-    if named is not None and type(before) is type(after):
-        return _change_inside(_fields(before) or {}, named, path)
-    if not isinstance(before, type(after)) or named is not None:
-        return Refusal(
-            _place(path),
-            f"is a {type(before).__name__} and would come back as a {type(after).__name__}",
-            "annotate it with its own type, or pass plain JSON values",
-        )
-    if _is_same(before, after):
-        return None
-    return Refusal(
-        _place(path),
-        f"is a {type(before).__name__} that JSON does not give back as it was",
-        "pass plain JSON values",
-    )
-
-
-def _change_inside(
-    before: Mapping[Any, Any], after: Mapping[Any, Any], path: str
-) -> Refusal | None:
-    for key, item in before.items():
-        if key not in after:
-            return Refusal(
-                _place(path), f"has a {type(key).__name__} as a key", "make every key a str"
-            )
-        change = find_change(item, after[key], _inner(path, key))
-        if change:
-            return change
-    return None
-
-
-def _is_same(before: object, after: object) -> bool:
-    if before == after or type(before).__eq__ is object.__eq__:
-        return True
-    # In a repeated or skipped hour, equal instants of two time zones compare as unequal.
-    return (
-        isinstance(before, datetime)
-        and isinstance(after, datetime)
-        and before.replace(tzinfo=None) == after.replace(tzinfo=None)
-        and before.utcoffset() == after.utcoffset()
-    )
-
-
-def _check_text(text: str, place: str) -> Refusal | None:
-    if "\x00" in text:
-        return Refusal(place, "contains a NUL character", 'remove it: value.replace("\\0", "")')
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return Refusal(
-            place,
-            "contains half of a surrogate pair",
-            'repair it: value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")',
-        )
-    return None
-
-
-def _place(path: str) -> str:
-    return path if len(path) <= MAX_PATH else path[: MAX_PATH - 3] + "..."
-
-
-def _inner(path: str, key: object) -> str:
-    return f"{path}.{_shown(key)}" if path else _shown(key)
-
-
-def _shown(key: object) -> str:
-    text = str(key).encode("ascii", "backslashreplace").decode().replace("\x00", "\\x00")
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def _problems(error: ValidationError) -> list[str]:
     """Name each field and what is expected there, never the value: it may be a secret."""
     lines = []
     for item in error.errors(include_url=False, include_context=False):
         path = ""
         for part in item["loc"]:
-            path = f"{path}[{part}]" if isinstance(part, int) else _inner(path, part)
-        lines.append(f"{_place(path) if path else 'input'}: {_problem(item)}")
+            path = f"{path}[{part}]" if isinstance(part, int) else inner_path(path, part)
+        lines.append(f"{place_of(path) if path else 'input'}: {_problem(item)}")
     return list(dict.fromkeys(lines))
 
 
@@ -490,5 +312,5 @@ def _problem(item: ErrorDetails) -> str:
         if refusal is not None:
             return f"{refusal.problem}; {refusal.remedy}"
     if item["type"] not in _SAFE_MESSAGES:
-        return f"is refused by its annotation ({_shown(item['type'])})"
+        return f"is refused by its annotation ({shown(item['type'])})"
     return item["msg"][:200]

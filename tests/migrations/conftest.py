@@ -10,7 +10,7 @@ import pytest
 from tests.migrations.database import RELEASE_3_0, ScratchDatabase, scratch_database
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def scratch(django_db_blocker: Any) -> Iterator[ScratchDatabase]:
     """One database for all tests of this folder."""
     with django_db_blocker.unblock(), scratch_database() as database:

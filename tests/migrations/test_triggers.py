@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from django.db import connections, transaction
 
 from tests.migrations import release_3_0
-from tests.migrations.database import ScratchDatabase
-from ultimate_jobs.sql import statement
+from tests.migrations.database import ALIAS, ScratchDatabase
+from tests.migrations.work import Work
 
 FINAL = ("completed", "dead", "cancelled")
 LIVE = ("ready", "delayed", "running", "suspended")
@@ -177,62 +181,68 @@ def request_rerun(database: ScratchDatabase, job: UUID) -> UUID:
     return follow
 
 
-def test_claim_and_ack_call_no_trigger(settled: ScratchDatabase) -> None:
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ["enqueue", "claim", "heartbeat", "complete"],
+        ["enqueue", "claim", "shed", "claim", "fail", "claim", "park", "claim", "die"],
+        ["enqueue", "cancel"],
+    ],
+    ids=["complete", "fail", "cancel"],
+)
+def test_transition_calls_no_trigger(settled: ScratchDatabase, steps: list[str]) -> None:
     """A WHEN clause is all that a claim, an ack or a failure evaluates."""
-    worker = uuid4()
-    for number in range(3):
-        release_3_0.insert(settled, idempotency_key=f"key_{number}")
+    work = Work(3)
 
-    claim = {"queues": ["default"], "wanted": [3], "names": ["send"], "worker": worker}
-    assert triggers_called(settled, "jobs.claim", claim) == {}
-    claims = settled.sql("select id, token from x_jobs where worker = %s", [worker])
-    assert len(claims) == 3
-    ids, tokens = [[one] for one in claims[0]]
-    ack = {"ids": ids, "tokens": tokens, "results": [None], "worker": worker}
-    assert triggers_called(settled, "jobs.ack", ack) == {}
-    ids, tokens = [[one] for one in claims[1]]
-    assert triggers_called(settled, "jobs.nack", failure(worker, ids, tokens)) == {}
+    with triggers_called() as called:
+        for step in steps:
+            getattr(work, step)()
 
-    assert settled.sql("select state, count(*) from x_jobs group by 1 order by 1") == [
-        ("completed", 1),
-        ("ready", 1),
-        ("running", 1),
-    ]
+    assert called.statements >= len(steps)
+    assert called.triggers == []
 
 
-def test_ack_with_a_rerun_request_calls_one_trigger(settled: ScratchDatabase) -> None:
+def test_complete_with_a_rerun_request_calls_one_trigger(settled: ScratchDatabase) -> None:
     """The measure of the test above sees a call where there is one."""
-    worker = uuid4()
-    job = release_3_0.insert(settled, state="running", worker=worker)
-    request_rerun(settled, job)
+    work = Work(3)
+    work.enqueue()
+    work.claim()
+    work.ask_again()
 
-    ack = {"ids": [job], "tokens": [0], "results": [None], "worker": worker}
-    called = triggers_called(settled, "jobs.ack", ack)
+    with triggers_called() as called:
+        work.complete()
 
-    assert list(called.values()) == [1]
-    assert next(iter(called)).startswith("pgtrigger_run_again")
-
-
-def failure(worker: UUID, ids: list[UUID], tokens: list[int]) -> dict[str, Any]:
-    return {
-        "ids": ids,
-        "tokens": tokens,
-        "counts": [True],
-        "parks": [False],
-        "dead": [False],
-        "delays_ms": [0],
-        "errors": ["ValueError"],
-        "details": ["{}"],
-        "worker": worker,
-    }
+    assert called.triggers == [("pgtrigger_run_again_0b1e3", 3)]
 
 
-def triggers_called(
-    database: ScratchDatabase, name: str, parameters: dict[str, Any]
-) -> dict[str, int]:
-    """Run a named statement and return the triggers that were called, and how often."""
-    plan = database.value(f"explain (analyze, format json) {statement(name)}", parameters)
-    return {trigger["Trigger Name"]: trigger["Calls"] for trigger in plan[0].get("Triggers", [])}
+@dataclass
+class Called:
+    """How many statements were explained, and which triggers they called how often."""
+
+    statements: int = 0
+    triggers: list[tuple[str, float]] = field(default_factory=list)
+
+
+@contextmanager
+def triggers_called() -> Iterator[Called]:
+    """Run each statement twice: explained and taken back first, and then in earnest."""
+    called = Called()
+
+    def spy(execute: Any, sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        if sql.split(None, 1)[0].lower() in ("with", "insert", "update", "select", "delete"):
+            raw = connections[ALIAS].connection.cursor()
+            raw.execute("savepoint explained")
+            plan = raw.execute(f"explain (analyze, format json) {sql}", params).fetchone()[0]
+            raw.execute("rollback to savepoint explained")
+            called.statements += 1
+            called.triggers += [
+                (trigger["Trigger Name"], trigger["Calls"])
+                for trigger in plan[0].get("Triggers", [])
+            ]
+        return execute(sql, params, many, context)
+
+    with transaction.atomic(using=ALIAS), connections[ALIAS].execute_wrapper(spy):
+        yield called
 
 
 def test_every_trigger_has_a_condition(settled: ScratchDatabase) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -14,7 +15,7 @@ from django.db.backends.signals import connection_created
 from django.db.utils import OperationalError
 from django.test import override_settings
 
-from tests.app.jobs import asynchronous, flaky, leaves, noop, note, poison
+from tests.app.jobs import asynchronous, flaky, gated, leaves, noop, note, poison
 from tests.app.models import Effect
 from ultimate_jobs import ANY_TENANT, get
 from ultimate_jobs.drivers import current_driver
@@ -24,6 +25,10 @@ from ultimate_jobs.states import JobState
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PATIENCE = 20
+TERMINATE_OTHERS = (
+    "select pg_terminate_backend(pid) from pg_stat_activity"
+    " where datname = current_database() and pid <> pg_backend_pid()"
+)
 
 
 def rows(query: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -149,18 +154,37 @@ def test_context_variables_end_with_their_body() -> None:
 
 
 def test_row_that_another_transaction_holds_is_written_when_it_is_free(
-    background: Callable[..., Worker],
+    background: Callable[..., Worker], database_url: str
 ) -> None:
     """A caller that keeps its transaction open delays the end of that job, and of no other."""
-    held = flaky.enqueue(label="held", failures=0)
-    other = note.enqueue(label="other")
-    with transaction.atomic():
-        # Taken by no claim while it is held; so it is held only once it runs.
-        pass
+    held = gated.enqueue(label="held", gate="gate")
     worker = background(threads=1)
-    wait_for(lambda: worker.tally.completed == 2)
-    assert get(held.id, tenant=ANY_TENANT).state is JobState.COMPLETED
-    assert get(other.id, tenant=ANY_TENANT).state is JobState.COMPLETED
+    wait_for(lambda: Effect.objects.count() == 1)
+
+    with transaction.atomic():
+        again = gated.using(on_conflict="rerun").enqueue(label="held", gate="gate")
+        with psycopg.connect(database_url, autocommit=True) as outside:
+            outside.execute("insert into testapp_document (name, version) values ('gate', 1)")
+            note_id = enqueue_outside(outside, held.id)
+            wait_for(lambda: worker.tally.completed == 1)
+            running = outside.execute("select id from x_jobs where state = 'running'").fetchall()
+    wait_for(lambda: worker.tally.completed == 3)
+
+    assert again.deduped
+    assert running == [(held.id,)]
+    assert get(note_id, tenant=ANY_TENANT).state is JobState.COMPLETED
+    assert Effect.objects.filter(label="held").count() == 2
+
+
+def enqueue_outside(outside: psycopg.Connection[Any], like: UUID) -> UUID:
+    """Add an ordinary job over a connection that is in no transaction."""
+    [[job_id]] = outside.execute(
+        "insert into x_jobs (id, run_id, name, queue, idempotency_key, payload, state)"
+        " select gen_random_uuid(), gen_random_uuid(), 'tests.note', queue, 'note:other',"
+        " '{\"label\": \"other\"}', 'ready' from x_jobs where id = %s returning id",
+        [like],
+    ).fetchall()
+    return UUID(str(job_id))
 
 
 class Faulty:
@@ -226,60 +250,48 @@ def test_connections_that_turn_read_only_are_replaced(
     background: Callable[..., Worker], heard: list[tuple[str, dict[str, Any]]]
 ) -> None:
     """After a failover the old primary takes no writes: its connections are of no further use."""
-    read_only = threading.Event()
+    demoted = threading.Event()
 
-    def demote(sender: Any, connection: Any, **_: Any) -> None:
-        if read_only.is_set() and threading.current_thread().name != "MainThread":
+    def demote(connection: Any, **_: Any) -> None:
+        if demoted.is_set() and threading.current_thread() is not threading.main_thread():
             connection.connection.execute("set default_transaction_read_only = on")
 
+    def refused() -> set[str]:
+        return {facts["loop"] for _, facts in heard if facts.get("sqlstate") == "25006"}
+
+    worker = background()
+    wait_for(lambda: "jobs.worker.started" in [name for name, _ in heard])
     connection_created.connect(demote)
     try:
-        read_only.set()
-        worker = background_with_writable_start(background, read_only)
+        demoted.set()
+        rows(TERMINATE_OTHERS)
         noop.enqueue_many([{"label": f"{number}"} for number in range(10)])
-        wait_for(lambda: any(facts.get("sqlstate") == "25006" for _, facts in heard))
-        read_only.clear()
+        wait_for(lambda: {"fetcher", "heartbeat"} <= refused())
+        done_while_demoted = worker.tally.completed
+        demoted.clear()
         wait_for(lambda: worker.tally.completed == 10)
     finally:
         connection_created.disconnect(demote)
 
-    loops = {facts["loop"] for _, facts in heard if facts.get("sqlstate") == "25006"}
-    assert "fetcher" in loops or "heartbeat" in loops
-
-
-def background_with_writable_start(
-    background: Callable[..., Worker], read_only: threading.Event
-) -> Worker:
-    """Start a worker on a primary that is demoted right after."""
-    read_only.clear()
-    worker = background()
-    wait_for(lambda: rows("select 1 from x_job_leases"))
-    read_only.set()
-    # What is connected now is demoted by losing its connection.
-    rows(
-        "select pg_terminate_backend(pid) from pg_stat_activity"
-        " where datname = current_database() and pid <> pg_backend_pid()"
-    )
-    return worker
+    assert done_while_demoted == 0
 
 
 @override_settings(DEBUG=True)
 def test_debug_keeps_no_queries(background: Callable[..., Worker]) -> None:
     """A worker under DEBUG does not collect the SQL of its loops and bodies."""
-    kept: list[int] = []
+    opened: list[Any] = []
 
-    def count(sender: Any, connection: Any, **_: Any) -> None:
-        logs.append(connection)
+    def note_opened(connection: Any, **_: Any) -> None:
+        opened.append(connection)
 
-    logs: list[Any] = []
-    connection_created.connect(count)
+    connection_created.connect(note_opened)
     try:
         noop.enqueue_many([{"label": f"{number}"} for number in range(300)])
         worker = background()
         wait_for(lambda: worker.tally.completed == 300)
-        kept = [len(one.queries_log) for one in logs]
+        kept = [len(one.queries_log) for one in opened]
     finally:
-        connection_created.disconnect(count)
+        connection_created.disconnect(note_opened)
 
     assert kept
     assert max(kept) < 20
