@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -112,7 +114,8 @@ def test_duration_takes_seconds_or_a_timedelta(key: str, value: object) -> None:
 @pytest.mark.parametrize("key", DURATIONS)
 @pytest.mark.parametrize(
     "value",
-    [0, 0.0, -1, 0.0001, timedelta(0), True, "30", None, float("nan"), float("inf"), 10**9],
+    [0, 0.0, -1, 0.0001, timedelta(0), True, "30", None, float("nan"), float("inf"), 10**400],
+    ids=lambda value: str(value)[:12],
 )
 def test_duration_that_is_none_is_refused(key: str, value: object) -> None:
     """Zero, NaN, infinity, text and a century are refused, and named."""
@@ -191,6 +194,18 @@ def test_heartbeat_of_exactly_half_the_lease_is_taken() -> None:
     """The bound itself is allowed."""
     with given(LEASE_TTL=10, HEARTBEAT=5):
         assert conf.settings().heartbeat_ms == 5_000
+
+
+@pytest.mark.parametrize("key", [*COUNTS, *DURATIONS, *TEXTS])
+def test_fix_of_a_refused_setting_is_its_default(key: str) -> None:
+    """The line to write loads, and changes nothing but what was wrong."""
+    with given(**{key: object()}), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    written = re.search(r"ULTIMATE_JOBS = (\{.*\}) in", caught.value.fix)
+    assert written is not None
+    with override_settings(ULTIMATE_JOBS=ast.literal_eval(written[1])):
+        assert conf.settings() == conf.Settings()
 
 
 def test_refused_settings_stay_refused_until_they_change() -> None:

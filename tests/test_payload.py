@@ -477,6 +477,27 @@ def test_dump_of_a_too_deep_value_is_refused(levels: int) -> None:
     assert len(error.cause) < 400
 
 
+def test_dump_of_a_key_with_line_ends_is_shown_on_one_line() -> None:
+    """A message is one line, whatever the keys on its path hold."""
+    error = refusal(Any, {"a\nb\r\x1b[31m": NUL})
+
+    assert error.cause.isprintable()
+    assert "value.a" in error.cause
+
+
+@pytest.mark.parametrize("other", [(1, 2), [1]], ids=str)
+def test_dump_beside_a_tuple_judges_each_input_by_itself(other: Any) -> None:
+    """That one input changes as it may is no reason to refuse another."""
+
+    def body(ctx: Any, data: bytes, numbers: Sequence[int]) -> None: ...
+
+    asked = InputSchema(job="tests.body", func=body)
+
+    text = asked.dump(asked.load({"data": b"abc", "numbers": other}), max_bytes=100)
+
+    assert asked.decode(text) == {"data": b"abc", "numbers": list(other)}
+
+
 def test_dump_of_a_wide_value_is_not_deep() -> None:
     """Many siblings are no depth, and the same object twice is no cycle."""
     shared = [1]

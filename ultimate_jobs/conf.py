@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -98,30 +99,38 @@ def _load() -> Settings:
 
 def _text(key: str, value: object) -> str:
     if not isinstance(value, str):
-        raise SettingInvalid(
-            key=key, problem=f"is {type(value).__name__}, not str", example='"..."'
-        )
+        problem = f"is {type(value).__name__}, not str"
+        raise SettingInvalid(key=key, problem=problem, example=_example(key))
     return value
 
 
 def _count(key: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise SettingInvalid(key=key, problem="is not a whole number above 0", example="8")
+        problem = "is not a whole number above 0"
+        raise SettingInvalid(key=key, problem=problem, example=_example(key))
     return value
 
 
 def _duration(key: str, value: object) -> int:
+    seconds: float
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = value
     else:
-        raise SettingInvalid(key=key, problem="is neither timedelta nor seconds", example="30")
+        problem = "is neither timedelta nor seconds"
+        raise SettingInvalid(key=key, problem=problem, example=_example(key))
     if not 0.001 <= seconds <= 86_400 * 365:
-        raise SettingInvalid(
-            key=key, problem="is not between a millisecond and a year", example="30"
-        )
+        problem = "is not between a millisecond and a year"
+        raise SettingInvalid(key=key, problem=problem, example=_example(key))
     return round(seconds * 1000)
+
+
+def _example(key: str) -> str:
+    """Return the default as it is written in the settings."""
+    attribute, read = _READERS[key]
+    default = _DEFAULTS[attribute]
+    return f"{default / 1000:g}" if read is _duration else json.dumps(default)
 
 
 def _reader(attribute: str, kind: str) -> tuple[str, tuple[str, Callable[[str, object], object]]]:
@@ -131,6 +140,7 @@ def _reader(attribute: str, kind: str) -> tuple[str, tuple[str, Callable[[str, o
 
 
 _READERS = dict(_reader(field.name, cast(str, field.type)) for field in fields(Settings))
+_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Settings)}
 
 
 def _forget(*, setting: str, **_: object) -> None:

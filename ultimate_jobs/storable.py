@@ -91,9 +91,9 @@ def _walk(value: object, path: str, depth: int, above: frozenset[int]) -> Refusa
         return Refusal(place, "contains itself", "pass a value without cycles")
     if depth > MAX_DEPTH:
         return Refusal(place, f"is nested over {MAX_DEPTH} deep", "pass a flatter value")
-    for key, inner_path, item in inside:
+    for key, where, item in inside:
         found = _check_text(key, f"a key of {place}") if isinstance(key, str) else None
-        found = found or _walk(item, inner_path, depth + 1, above | {id(value)})
+        found = found or _walk(item, where, depth + 1, above | {id(value)})
         if found:
             return found
     return None
@@ -170,6 +170,8 @@ def _change_inside(
 
 
 def _is_same(before: object, after: object) -> bool:
+    if isinstance(before, Iterator):
+        return False  # writing it has used it up
     if before == after or type(before).__eq__ is object.__eq__:
         return True
     # In a repeated or skipped hour, equal instants of two time zones compare as unequal.

@@ -66,7 +66,7 @@ def test_kill_five_times_over_loses_nothing(database: Database, start_worker: St
         print(f"kill {number}: running {hit[0]}, of them with their effect {hit[1]}, done {hit[2]}")
         assert hit[0] > 0, "the kill hit nothing"
     last = start_worker("--threads", "4")
-    eventually(lambda: database.count("completed") == count, within=30, what="all done")
+    eventually(lambda: database.count("completed") == count, within=60, what="all done")
 
     assert last.stop() == 0
     assert_nothing_was_lost(database, count)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+from typing import Any
+
+import psycopg
 import pytest
-from django.db import DatabaseError
+from django.db import DatabaseError, connections
 
 from tests.migrations import release_3_0
-from tests.migrations.database import ScratchDatabase
-from tests.migrations.release_3_0 import CLAIM_INDEX, LIVE_SQL, NEW_INDEX, OLD_INDEX, STRAY_INDEX
+from tests.migrations.database import ALIAS, ScratchDatabase
+from tests.migrations.release_3_0 import CLAIM_INDEX, LIVE_SQL, NEW_INDEX, OLD_INDEX
 from ultimate_jobs.errors import MigrationIndexRefused
+
+Connection = psycopg.Connection[tuple[Any, ...]]
 
 BEFORE = {
     "x_jobs_ready_idx": "0008_protect_history",
@@ -40,38 +46,37 @@ def test_migrate_after_an_interrupted_build_replaces_the_leftover(
 
 def interrupt_build(database: ScratchDatabase, index: str, kill: str) -> None:
     """Migrate until the index stands half made behind an open transaction, then cut it off."""
-    writer = database.connect()
-    writer.execute("begin")
-    writer.execute("update x_jobs set updated_at = now() where idempotency_key = 'key_7'")
+    writers = cycle([database.connect(), database.connect()])
+    holder = hold(next(writers))
     migrate = database.start_migrate()
     database.wait_until(lambda: database.builder() is not None, "no build begins")
-    # Indexes before the one that is meant are let through.
+    # Each build waits three times. One of two transactions is open at every moment, so that the
+    # builds before the one that is meant go on, and none runs past it.
     while index not in release_3_0.indexes(database):
-        writer.execute("rollback")
-        writer.execute("begin")
-        writer.execute("update x_jobs set updated_at = now() where idempotency_key = 'key_7'")
-        database.wait_until(
-            lambda: migrate.done() or database.builder() is not None, "no build follows"
-        )
-        assert not migrate.done(), migrate.exception()
+        following = hold(next(writers))
+        holder.execute("rollback")
+        holder = following
+        database.wait_until(lambda: database.builder() is not None, "no build follows")
     database.sql(f"select {kill}(%s)", [database.builder()])
     with pytest.raises(DatabaseError):
         migrate.result(timeout=20)
-    writer.execute("rollback")
-    writer.close()
+    for writer in (next(writers), next(writers)):
+        writer.close()
+
+
+def hold(writer: Connection) -> Connection:
+    """Open a transaction that a concurrent build waits for."""
+    writer.execute("begin")
+    writer.execute("lock table x_jobs in row exclusive mode")
+    return writer
 
 
 def test_migrate_backwards_after_an_interrupted_build_replaces_the_leftover(
     current: ScratchDatabase,
 ) -> None:
     """The same for the index of 3.0.0, which only the way back builds."""
-    current.sql(
-        "insert into x_jobs (id, run_id, name, queue, idempotency_key, payload, state)"
-        " values (gen_random_uuid(), gen_random_uuid(), 'a', 'q', 'key_7', '{}', 'ready')"
-    )
-    writer = current.connect()
-    writer.execute("begin")
-    writer.execute("update x_jobs set updated_at = now() where idempotency_key = 'key_7'")
+    release_3_0.insert(current)
+    writer = hold(current.connect())
     migrate = current.start_migrate("0010_build_tenant_key_index")
     current.wait_until(lambda: current.builder() is not None, "no build begins")
     current.sql("select pg_cancel_backend(%s)", [current.builder()])
@@ -155,8 +160,6 @@ def test_migrate_successor_that_broke_in_between_is_built_before_anything_is_dro
 def test_migrate_duplicates_that_no_index_kept_out_are_refused(shipped: ScratchDatabase) -> None:
     """A database that lost its index has doubles; they are named, and no leftover stays."""
     shipped.sql(f"drop index {OLD_INDEX}")
-    release_3_0.add_stray_index(shipped)
-    shipped.sql(f"drop index {STRAY_INDEX}")
     for _ in range(2):
         release_3_0.insert(shipped, tenant_id="acme", idempotency_key="twice")
 
@@ -166,24 +169,44 @@ def test_migrate_duplicates_that_no_index_kept_out_are_refused(shipped: ScratchD
     assert NEW_INDEX not in release_3_0.indexes(shipped)
 
 
-def test_migrate_under_a_short_statement_timeout_still_builds(shipped: ScratchDatabase) -> None:
-    """The session's timeouts are lifted for a build, which may wait, and are back after it."""
+def test_migrate_under_a_short_lock_timeout_still_builds(shipped: ScratchDatabase) -> None:
+    """A build outwaits a transaction for longer than the session would wait for a lock."""
     release_3_0.fill(shipped)
     shipped.migrate("0009_build_claim_indexes")
-    writer = shipped.connect()
-    writer.execute("begin")
-    writer.execute("update x_jobs set updated_at = now() where idempotency_key = 'key_7'")
+    writer = hold(shipped.connect())
 
     migrate = shipped.start_migrate(lock_timeout="50ms")
     shipped.wait_until(lambda: shipped.builder() is not None, "no build begins")
-    pause = shipped.value("select clock_timestamp()")
-    shipped.wait_until(
-        lambda: shipped.value("select clock_timestamp() - %s > interval '150 ms'", [pause]), "time"
-    )
-    waited = not migrate.done()
+    begin = shipped.value("select clock_timestamp()")
+    waited = "select clock_timestamp() - %s > interval '150 ms'"
+    shipped.wait_until(lambda: shipped.value(waited, [begin]), "time stands still")
+    outwaits = not migrate.done()
     writer.execute("rollback")
     migrate.result(timeout=20)
 
-    assert waited
+    assert outwaits
     assert release_3_0.indexes(shipped)[NEW_INDEX]
     writer.close()
+
+
+def test_migrate_build_gives_the_sessions_timeouts_back(shipped: ScratchDatabase) -> None:
+    """What a build lifts, and the lock that it takes, are as before once it is done."""
+    shipped.migrate("0009_build_claim_indexes")
+    with connections[ALIAS].cursor() as cursor:
+        cursor.execute("set lock_timeout = '7s'")
+        cursor.execute("set statement_timeout = '9s'")
+
+        shipped.migrate()
+
+        cursor.execute(
+            "select current_setting('lock_timeout'), current_setting('statement_timeout')"
+        )
+        after = cursor.fetchone()
+        cursor.execute("reset lock_timeout")
+        cursor.execute("reset statement_timeout")
+    assert after == ("7s", "9s")
+    held = (
+        "select count(*) from pg_locks where locktype = 'advisory' and database ="
+        " (select oid from pg_database where datname = current_database())"
+    )
+    assert shipped.value(held) == 0

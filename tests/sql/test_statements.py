@@ -85,7 +85,7 @@ def test_statement_takes_its_time_from_one_expression(name: str) -> None:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_statement_writes_the_live_states_in_the_spelling_of_the_index(
-    noun: str, name: str
+    name: str,
 ) -> None:
     """The planner proves a partial index only from its own predicate, and a missing state loses."""
     text = " ".join(statement(name).split())
