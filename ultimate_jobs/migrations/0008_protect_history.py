@@ -33,6 +33,7 @@ WITH follow AS (
         greatest((NEW.rerun ->> 'run_at')::timestamptz, x_now()),
         greatest((NEW.rerun ->> 'run_at')::timestamptz, x_now()),
         x_now(), x_now(), NEW.rerun ->> 'traceparent', NEW.rerun ->> 'enqueued_by'
+    ON CONFLICT (id) DO NOTHING
     RETURNING id
 )
 INSERT INTO x_job_events (job_id, run_id, type, attempt, at, worker, detail)
@@ -111,7 +112,7 @@ class Migration(migrations.Migration):
                     " AND OLD.state IN ('ready', 'delayed', 'running', 'suspended')"
                     " AND NEW.state IN ('completed', 'dead', 'cancelled'))",
                     func=RUN_AGAIN,
-                    hash="d88b93ceb65c3444a3423091b8af6f134943b712",
+                    hash="5014506d3255d763c59d8740ab817a99666ba734",
                     operation="UPDATE",
                     pgid="pgtrigger_run_again_0b1e3",
                     table="x_jobs",

@@ -8,7 +8,8 @@ RAISE EXCEPTION 'x_jobs: job % is % and becomes live only where the same UPDATE 
 -- name: run_again
 -- The one place that follows a run with another: whatever ends the run (ack, nack, rescue, cancel
 -- or plain SQL) ends here, in its own transaction. By now the old row is final, so the key is free;
--- an enqueuer that waits for this transaction finds the new row.
+-- an enqueuer that waits for this transaction finds the new row. An id that is stored already is a
+-- request delivered twice, and must not keep the run from ending.
 WITH follow AS (
     INSERT INTO x_jobs (
         id, run_id, name, queue, tenant_id, idempotency_key, payload, priority, max_attempts,
@@ -20,6 +21,7 @@ WITH follow AS (
         greatest((NEW.rerun ->> 'run_at')::timestamptz, x_now()),
         greatest((NEW.rerun ->> 'run_at')::timestamptz, x_now()),
         x_now(), x_now(), NEW.rerun ->> 'traceparent', NEW.rerun ->> 'enqueued_by'
+    ON CONFLICT (id) DO NOTHING
     RETURNING id
 )
 INSERT INTO x_job_events (job_id, run_id, type, attempt, at, worker, detail)
