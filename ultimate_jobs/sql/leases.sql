@@ -3,6 +3,7 @@
 -- Lock order: a lease row first, then job rows. Job rows are taken with SKIP LOCKED.
 
 -- name: register_worker
+-- A plain insert: a worker's id is fresh, so there is nothing to take over.
 insert into x_job_leases (kind, name, holder, token, acquired_at, renewed_at, expires_at, info)
 values ('worker', %(worker)s::uuid::text, %(worker)s::uuid, 1, x_now(), x_now(),
     x_now() + %(ttl_ms)s::bigint * interval '1 ms', %(info)s::jsonb);
@@ -16,6 +17,7 @@ where holder = %(worker)s::uuid and expires_at > x_now()
 returning kind;
 
 -- name: release_worker
+-- Without a lease row its running jobs count as lost, and are rescued at once.
 delete from x_job_leases where holder = %(worker)s::uuid;
 
 -- name: find_lost
@@ -99,6 +101,7 @@ where l.id in (
     for update skip locked);
 
 -- name: workers
+-- The expired ones too: a worker that died is what an operator looks for.
 select l.holder, l.acquired_at, l.renewed_at, l.expires_at, l.expires_at <= x_now(), l.info::text,
     (select count(*)::integer from x_jobs j where j.state = 'running' and j.worker = l.holder)
 from x_job_leases l

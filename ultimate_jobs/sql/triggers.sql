@@ -2,6 +2,7 @@
 -- ack evaluates one expression and calls nothing.
 
 -- name: final_job_stays_final
+-- A late write of a worker that lost its claim must not revive a run that has ended.
 RAISE EXCEPTION 'x_jobs: job % is % and becomes live only where the same UPDATE raises retry_count',
     OLD.id, OLD.state USING ERRCODE = 'check_violation';
 
@@ -31,18 +32,22 @@ FROM follow;
 RETURN NULL;
 
 -- name: event_is_never_updated
+-- History that can be rewritten proves nothing.
 RAISE EXCEPTION 'x_job_events: event % is history and is never updated', OLD.id
     USING ERRCODE = 'check_violation';
 
 -- name: event_is_kept
+-- A retention that is set wrong, or a DELETE by hand, cannot remove what just happened.
 RAISE EXCEPTION 'x_job_events: event % is younger than the retention floor of one day', OLD.id
     USING ERRCODE = 'check_violation';
 
 -- name: published_at_is_written_once
+-- The first relay to publish wins; a second stamp would hide a double send.
 RAISE EXCEPTION 'x_outbox: message % was published at % already', OLD.id, OLD.published_at
     USING ERRCODE = 'check_violation';
 
 -- name: finished_backfill_is_read_only
+-- The ledger tells what was done; a rerun is a row of its own.
 RAISE EXCEPTION 'x_backfills: pass % is % and is read-only', OLD.id, OLD.status
     USING ERRCODE = 'check_violation';
 

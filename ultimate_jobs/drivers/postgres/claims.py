@@ -54,11 +54,11 @@ def _shares(run: Statements, request: ClaimRequest) -> dict[str, int]:
         return {}
     queues = request.queues
     if queues is None:
-        queues = tuple(row[0] for row in run.rows("jobs.queues_with_work"))
+        queues = tuple(row[0] for row in run.rows("queues.with_work"))
     if len(queues) <= 1:
         return dict.fromkeys(queues, request.limit)
     rows = run.rows(
-        "jobs.open_queues", queues=list(queues), names=list(request.names), limit=request.limit
+        "queues.shares", queues=list(queues), names=list(request.names), limit=request.limit
     )
     return dict(rows)
 

@@ -86,7 +86,7 @@ class PostgresIntrospection:
                 estimated=estimated,
             )
             for queue, depth, scheduled, running, dead, unknown, oldest, estimated in (
-                self._run.rows("jobs.stats", cap=COUNT_CAP)
+                self._run.rows("queues.stats", cap=COUNT_CAP)
             )
         ]
 
