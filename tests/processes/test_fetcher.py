@@ -7,11 +7,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from django.db.utils import OperationalError
 
 from tests.processes.fakes import a_claim
 from ultimate_jobs.processes.crew import Census
 from ultimate_jobs.processes.fetcher import BRIEF, MAX_PENDING_BATCHES, OVERLAP_MS, Fetcher
-from ultimate_jobs.types import Claim, ClaimRequest
+from ultimate_jobs.types import Claim, ClaimRequest, Nack, WriteAnswer, Written
 
 BATCH = 100
 POLL = 0.25
@@ -35,23 +36,37 @@ class Stage:
         self.given_back: list[Any] = []
         self.room_asked: list[int | None] = []
         self.runs: list[Any] = []
+        self.held: set[tuple[UUID, int]] = set()
+        self.unwritten: set[tuple[UUID, int]] = set()
+        self.stored: list[tuple[UUID, int]] = []
+        self.nacked: list[tuple[UUID, int]] = []
+        self.error: Exception | None = None
         crew = SimpleNamespace(
             durations=self,
             census=lambda long_busy: self.census_now,
             put=self.put_claims.extend,
             running=lambda: self.runs,
+            holds=lambda: self.held,
             take_unstarted=self.take_unstarted,
             call_when_room=self.room_asked.append,
             call_off=lambda: self.room_asked.append(None),
         )
         acknowledger = SimpleNamespace(
-            add=self.given_back.append, hurry=lambda: None, pending=0, pending_size=0
+            add=self.given_back.append,
+            hurry=lambda: None,
+            holds=lambda: self.unwritten,
+            pending=0,
+            pending_size=0,
         )
         self.acknowledger = acknowledger
         lease = SimpleNamespace(stands=lambda: self.stands)
         keeper = SimpleNamespace(current=lease, worker=self.worker)
         self.fetcher = Fetcher(
-            SimpleNamespace(claim=self.claim),  # type: ignore[arg-type]
+            SimpleNamespace(  # type: ignore[arg-type]
+                claim=self.claim,
+                nack=self.nack,
+                leases=SimpleNamespace(claims=lambda worker: self.stored),
+            ),
             keeper=keeper,  # type: ignore[arg-type]
             crew=crew,  # type: ignore[arg-type]
             acknowledger=acknowledger,  # type: ignore[arg-type]
@@ -63,12 +78,19 @@ class Stage:
         )
 
     def claim(self, request: ClaimRequest) -> list[Claim]:
+        if self.error is not None:
+            raise self.error
         self.asked.append(request.limit)
         claims = [a_claim(worker=request.worker) for _ in range(min(self.due, request.limit))]
         self.due -= len(claims)
         if self.ids:
             claims[0] = a_claim(worker=request.worker, id=self.ids[0])
         return claims
+
+    def nack(self, worker: UUID, nacks: list[Nack]) -> list[WriteAnswer]:
+        assert not any(nack.counts_as_attempt for nack in nacks)
+        self.nacked += [(nack.id, nack.token) for nack in nacks]
+        return [WriteAnswer(nack.id, nack.token, Written.DONE) for nack in nacks]
 
     def take_unstarted(self) -> list[Claim]:
         count = self.census_now.unstarted
@@ -191,3 +213,22 @@ def test_poll_gives_back_a_job_whose_lost_body_still_runs_here(stage: Stage) -> 
     assert outcome.write.delay_ms == OVERLAP_MS
     assert old.id not in {claim.id for claim in stage.put_claims}
     assert len(stage.put_claims) == 7
+
+
+def test_poll_after_unanswered_claim_gives_back_what_nobody_here_knows(
+    stage: Stage, heard: list[tuple[str, dict[str, Any]]]
+) -> None:
+    """A claim that was committed while its connection broke leaves no job running for ever."""
+    running, unwritten, orphan = (uuid4(), 1), (uuid4(), 4), (uuid4(), 2)
+    stage.error = OperationalError("the connection is lost")
+    with pytest.raises(OperationalError):
+        stage.fetcher.poll()
+
+    stage.error = None
+    stage.held, stage.unwritten = {running}, {unwritten}
+    stage.stored = [running, unwritten, orphan]
+    stage.fetcher.poll()
+    stage.fetcher.poll()
+
+    assert stage.nacked == [orphan]
+    assert [(name, facts["count"]) for name, facts in heard] == [("jobs.worker.handed_back", 1)]

@@ -152,6 +152,10 @@ class Leases(Protocol):
         """Give the worker's leases back; its running jobs are then rescued at once."""
         ...
 
+    def claims(self, worker: UUID) -> list[tuple[UUID, int]]:
+        """Return the id and token of every job that runs under a worker."""
+        ...
+
     def rescue(self, *, limit: int) -> list[Rescue]:
         """Take at most ``limit`` jobs from workers without a valid lease, each in its own right."""
         ...

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 from uuid import UUID
@@ -58,33 +57,37 @@ class Acknowledger:
         self._batch = batch
         self._on_written = on_written
         self._lock = Lock()
-        self._arrived: deque[Outcome] = deque()
-        self._arrived_at = 0.0
-        self._urgent = False
-        # Only the loop's own thread touches it.
-        self._kept: dict[Key, Outcome] = {}
-        self._pending = 0
+        self._pending: dict[Key, Outcome] = {}
         self._pending_size = 0
+        # How many of them no step has seen yet, since when, and whether they may wait for others.
+        self._new = 0
+        self._new_since = 0.0
+        self._urgent = False
 
     @property
     def pending(self) -> int:
         """How many outcomes are not yet written."""
-        return self._pending
+        return len(self._pending)
 
     @property
     def pending_size(self) -> int:
         """How many characters they hold."""
         return self._pending_size
 
+    def holds(self) -> set[Key]:
+        """Return the claims whose outcomes are not yet written."""
+        with self._lock:
+            return set(self._pending)
+
     def add(self, outcome: Outcome) -> None:
         """Take one outcome; called by any thread."""
         with self._lock:
-            self._pending += 1
+            self._pending[outcome.key] = outcome
             self._pending_size += outcome.size
-            self._arrived.append(outcome)
-            count = len(self._arrived)
+            self._new += 1
+            count = self._new
             if count == 1:
-                self._arrived_at = time.monotonic()
+                self._new_since = time.monotonic()
         if count in (1, self._batch):
             self.loop.wake.call()
 
@@ -96,11 +99,10 @@ class Acknowledger:
 
     def step(self) -> float:
         """Write what is due, and return the pause until more is."""
-        if self._lingers() > 0:
-            return self._next_pause()
-        self._collect()
-        now = time.monotonic()
-        due = [one for one in self._kept.values() if one.not_before <= now]
+        lingers = self._lingers()
+        if lingers > 0:
+            return lingers
+        due = self._collect()
         try:
             self._write_all(due)
         finally:
@@ -111,23 +113,24 @@ class Acknowledger:
     def _lingers(self) -> float:
         """Return how long the arrived outcomes may still wait for company."""
         with self._lock:
-            if self._urgent or not self._arrived or len(self._arrived) >= self._batch:
+            if self._urgent or not self._new or self._new >= self._batch:
                 return 0.0
-            return self._arrived_at + self._interval - time.monotonic()
+            return self._new_since + self._interval - time.monotonic()
 
-    def _collect(self) -> None:
+    def _collect(self) -> list[Outcome]:
+        now = time.monotonic()
         with self._lock:
-            arrived, self._arrived = self._arrived, deque()
+            self._new = 0
             self._urgent = False
-        for outcome in arrived:
-            self._kept[outcome.key] = outcome
+            return [one for one in self._pending.values() if one.not_before <= now]
 
     def _next_pause(self) -> float:
+        """What is new wakes this loop; what was put off must be waited for."""
         now = time.monotonic()
-        pauses = [one.not_before - now for one in self._kept.values()]
-        if self._arrived:
-            pauses.append(self._lingers())
-        return min(pauses, default=LONG)
+        with self._lock:
+            later = [one.not_before - now for one in self._pending.values() if one.tries]
+            new_since = self._new_since + self._interval - now if self._new else LONG
+        return min([*later, new_since])
 
     def _write_all(self, due: list[Outcome]) -> None:
         for worker in dict.fromkeys(one.claim.worker for one in due):
@@ -172,6 +175,7 @@ class Acknowledger:
         if isinstance(error, POISON) and not outcome.replaced:
             outcome.write = attempts.bury(outcome.claim, attempts.unstorable(outcome.claim, error))
             outcome.replaced = True
+            self._write(worker, batch, self._nack)
         else:
             self._defer(outcome)
             tell_database_error("acknowledger", error, outcome.not_before - time.monotonic())
@@ -186,9 +190,8 @@ class Acknowledger:
             tell_written(outcome, state, self.tally)
         else:
             tell_lost(outcome, self.tally)
-        del self._kept[outcome.key]
         with self._lock:
-            self._pending -= 1
+            del self._pending[outcome.key]
             self._pending_size -= outcome.size
 
     def _defer(self, outcome: Outcome) -> None:
@@ -197,12 +200,18 @@ class Acknowledger:
         outcome.not_before = time.monotonic() + wait
 
     def _state_we_wrote(self, outcome: Outcome) -> JobState | None:
-        """Tell our own unseen commit from a claim that another took."""
-        record = self._driver.introspection.get(outcome.claim.id, tenant=ANY_TENANT)
-        if record is None or record.state is JobState.RUNNING:
+        """Tell our own unseen commit from a claim that another took.
+
+        A claim leaves a worker by the worker's own write, or by a rescue, which counts a lost
+        lease. So where none was counted, it was ours, and the job may have gone on since.
+        """
+        claim = outcome.claim
+        record = self._driver.introspection.get(claim.id, tenant=ANY_TENANT)
+        if record is None:
             return None
-        mine = (outcome.claim.token, outcome.claim.lost_leases)
-        return record.state if (record.token, record.lost_leases) == mine else None
+        if (record.lost_leases, record.retry_count) != (claim.lost_leases, claim.retry_count):
+            return None
+        return record.state if record.token == claim.token else JobState.READY
 
 
 def _batches(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:

@@ -120,6 +120,10 @@ class Crew:
         with self._lock:
             return list(self._running.values())
 
+    def holds(self) -> set[tuple[UUID, int]]:
+        """Return the claims that are here, by id and token."""
+        return {(run.claim.id, run.claim.token) for run in self._here()}
+
     def census(self, *, long_busy: float) -> Census:
         """Count; a thread whose body runs longer than ``long_busy`` seconds is not nimble."""
         now = time.monotonic()

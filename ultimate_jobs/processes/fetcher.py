@@ -10,7 +10,7 @@ from ultimate_jobs.processes.durations import prefetch
 from ultimate_jobs.processes.leases import LeaseKeeper
 from ultimate_jobs.processes.outcomes import Outcome
 from ultimate_jobs.services import attempts
-from ultimate_jobs.types import Claim, ClaimRequest
+from ultimate_jobs.types import Claim, ClaimRequest, Nack, Written
 
 # Outcomes that may wait for the database before claiming slows down.
 MAX_PENDING_BATCHES = 10
@@ -55,6 +55,7 @@ class Fetcher:
         self._batch = batch
         self._poll = poll
         self._worth = worth
+        self._in_doubt = False
         self.polls = 0
         self.found_nothing = False
 
@@ -66,6 +67,8 @@ class Fetcher:
         self.found_nothing = False
         if not self._may_claim():
             return BRIEF
+        if self._in_doubt:
+            self._give_back_unanswered()
         census = self._crew.census(long_busy=self._worth)
         if self._is_stale(census):
             self.give_back_unstarted(reason="waited too long")
@@ -124,9 +127,11 @@ class Fetcher:
 
     def _claim(self, limit: int) -> list[Claim]:
         worker = self._keeper.worker
+        self._in_doubt = True
         claims = self._driver.claim(
             ClaimRequest(worker, names=self._names, limit=limit, queues=self._queues)
         )
+        self._in_doubt = False
         if claims:
             running = self._crew.running()
             # A body that runs here under a claim that was lost must end before it begins again.
@@ -134,6 +139,24 @@ class Fetcher:
             self._crew.put([claim for claim in claims if claim.id not in lost])
             self._give_back([claim for claim in claims if claim.id in lost], delay_ms=OVERLAP_MS)
         return claims
+
+    def _give_back_unanswered(self) -> None:
+        """Return what a claim took whose answer was lost with its connection.
+
+        Nobody here knows these jobs, and the lease under which they run is renewed: without this
+        they would run for ever. Only this thread claims, so what is unknown now stays unknown.
+        """
+        worker = self._keeper.worker
+        # In this order: a claim goes from the crew to the acknowledger, and then leaves its row.
+        known = self._crew.holds() | self._acknowledger.holds()
+        unknown = [one for one in self._driver.leases.claims(worker) if one not in known]
+        if unknown:
+            nacks = [Nack(id_, token, counts_as_attempt=False) for id_, token in unknown]
+            answers = self._driver.nack(worker, nacks)
+            if any(answer.outcome is Written.BUSY for answer in answers):
+                return
+            emit("jobs.worker.handed_back", count=len(unknown), reason="the claim was unanswered")
+        self._in_doubt = False
 
     def _give_back(self, claims: list[Claim], *, delay_ms: int = 0) -> None:
         for claim in claims:

@@ -20,6 +20,10 @@ returning kind;
 -- Without a lease row its running jobs count as lost, and are rescued at once.
 delete from x_job_leases where holder = %(worker)s::uuid;
 
+-- name: claims
+-- For a worker whose claim was committed and not answered. Index: x_jobs_running_idx.
+select id, token from x_jobs where state = 'running' and worker = %(worker)s::uuid;
+
 -- name: find_lost
 -- Index: x_jobs_running_idx, which holds only running jobs. A worker without a lease row counts as
 -- expired, so it does not matter in which order rows are swept.

@@ -36,6 +36,10 @@ class MemoryLeases:
         with self._store.lock:
             self._store.leases.pop(worker, None)
 
+    def claims(self, worker: UUID) -> list[tuple[UUID, int]]:
+        with self._store.lock:
+            return [(row.id, row.token) for row in self._store.running_of(worker)]
+
     def rescue(self, *, limit: int) -> list[Rescue]:
         with self._store.lock:
             now = self._store.now()

@@ -37,6 +37,9 @@ class PostgresLeases:
     def release(self, worker: UUID) -> None:
         self._run.rows("leases.release_worker", worker=worker)
 
+    def claims(self, worker: UUID) -> list[tuple[UUID, int]]:
+        return [(id_, token) for id_, token in self._run.rows("leases.claims", worker=worker)]
+
     def rescue(self, *, limit: int) -> list[Rescue]:
         lost = [row[0] for row in self._run.rows("leases.find_lost", limit=limit)]
         rescued = self._rescue(lost) if lost else []
