@@ -76,6 +76,15 @@ def work(ctx: JobContext, label: str, seconds: float = 0.0) -> int:
     return os.getpid()
 
 
+@job(key="burn:{label}", name="tests.burn")
+def burn(ctx: JobContext, label: str, seconds: float) -> None:
+    """Keep the interpreter busy in pure Python."""
+    leave_effect(ctx, label)
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at:
+        sum(range(1000))
+
+
 @job(key="gated:{label}", name="tests.gated")
 def gated(ctx: JobContext, label: str, gate: str, checks: bool = False) -> int:
     """Leave an effect, return once the gate is open; with ``checks``, look for interruptions."""

@@ -8,9 +8,7 @@ from .harness import Harness
 def test_claims_of_worker_are_what_runs_under_it(driver: Harness) -> None:
     """What it completed, gave back or lost is not among them, nor what another runs."""
     worker, other = driver.start_worker(), driver.start_worker()
-    claims = []
-    for _ in range(4):
-        claims.append(driver.running(worker))
+    claims = [driver.running(worker) for _ in range(4)]
     driver.running(other)
     driver.complete(claims[0])
     driver.fail(claims[1], delay_ms=60_000)

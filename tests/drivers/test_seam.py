@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
-from typing import Any
+from threading import Event
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
@@ -31,6 +31,21 @@ SEAM = 'set ULTIMATE_JOBS = {"DRIVER": "postgres"} in the settings'
 
 class OwnDriver(MemoryDriver):
     """A driver of a project's own."""
+
+
+class SlowDriver(MemoryDriver):
+    """A driver that is being made while another thread asks for it."""
+
+    began: ClassVar[int]
+    began_twice: ClassVar[Event]
+    go_on: ClassVar[Event]
+
+    def __init__(self) -> None:
+        super().__init__()
+        SlowDriver.began += 1
+        if SlowDriver.began > 1:
+            SlowDriver.began_twice.set()
+        SlowDriver.go_on.wait(timeout=10)
 
 
 class BrokenDriver:
@@ -98,18 +113,19 @@ def test_driver_is_made_once() -> None:
         assert current_driver() is current_driver()
 
 
-def test_driver_asked_for_by_many_threads_at_once_is_one() -> None:
+def test_driver_asked_for_by_two_threads_at_once_is_made_once() -> None:
     """Two threads that start together share what they enqueue."""
-    barrier = Barrier(8)
+    SlowDriver.began, SlowDriver.began_twice, SlowDriver.go_on = 0, Event(), Event()
 
-    def ask(_: int) -> int:
-        barrier.wait()
-        return id(current_driver())
+    with driver("tests.drivers.test_seam.SlowDriver"), ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(current_driver) for _ in range(2)]
+        # Nothing tells that a thread waits at the lock, so this is the time it has to pass it.
+        SlowDriver.began_twice.wait(timeout=0.3)
+        SlowDriver.go_on.set()
+        first, second = (one.result() for one in asked)
 
-    with driver("memory"), ThreadPoolExecutor(8) as pool:
-        found = set(pool.map(ask, range(8)))
-
-    assert len(found) == 1
+    assert first is second
+    assert SlowDriver.began == 1
 
 
 def test_driver_of_a_later_override_is_a_new_one() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.app.jobs import gated, note, odd, stubborn, suicide
+from tests.app.jobs import burn, gated, note, odd, stubborn, suicide
 from tests.app.oddities import FAILING, HARMLESS
 from tests.e2e.conftest import StartWorker
 from tests.e2e.processes import Database, eventually
@@ -110,3 +110,20 @@ def test_cancel_stops_a_running_job_whatever_its_body_makes_of_it(
         ("cancelled", 2),
     ]
     assert len(worker.log_lines("jobs.attempt.cancelled")) == 2
+
+
+def test_bodies_that_burn_the_processor_do_not_cost_the_lease(
+    database: Database, start_worker: StartWorker
+) -> None:
+    """Renewals come through twenty threads of pure Python, and nobody rescues what runs."""
+    burn.enqueue_many([{"label": f"{number}", "seconds": 4.0} for number in range(20)])
+    worker = start_worker("--threads", "20", "--burst", settings={"LEASE_TTL": 2})
+    eventually(lambda: database.count("running") == 20, what="twenty busy threads")
+    other = start_worker()
+
+    assert worker.wait() == 0
+    assert other.stop() == 0
+    assert database.rows("select distinct state, token, attempt, lost_leases from x_jobs") == [
+        ("completed", 1, 1, 0)
+    ]
+    assert database.effects() == 20

@@ -48,6 +48,8 @@ def test_workers_that_die_and_freeze_at_random_lose_nothing(
         worker.thaw()
     eventually(lambda: database.count("completed") == COUNT, within=180, what="all done")
 
+    for worker in workers:
+        worker.wait_until_started()
     assert [worker.stop() for worker in workers] == [0] * len(workers)
     assert database.rows("select state, count(*) from x_jobs group by state") == [
         ("completed", COUNT)

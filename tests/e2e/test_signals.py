@@ -6,12 +6,13 @@ import json
 import signal
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from tests.app.jobs import gated, slow, work
 from tests.e2e.conftest import StartWorker
-from tests.e2e.processes import Database, eventually, fact
+from tests.e2e.processes import Database, Worker, eventually, fact
 
 
 def test_terminate_under_load_lets_running_end_and_hands_back_the_rest(
@@ -160,3 +161,16 @@ def test_queues_are_the_only_ones_served(database: Database, start_worker: Start
 
     left = database.rows("select queue, state, token from x_jobs order by queue")
     assert left == [("first", "completed", 1), ("second", "ready", 0), ("third", "completed", 1)]
+
+
+def test_start_without_database_refuses_in_words(tmp_path: Path) -> None:
+    """No traceback: the code, the cause and what to run."""
+    nowhere = Database(f"postgresql://postgres@/postgres?host={tmp_path}")
+    worker = Worker(nowhere, tmp_path / "worker.log", "--burst")
+
+    code = worker.wait()
+    worker.end()
+
+    assert code == 1
+    assert "X_DATABASE_UNAVAILABLE" in worker.log
+    assert "Traceback" not in worker.log

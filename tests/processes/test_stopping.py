@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 
-from ultimate_jobs.processes.stopping import Stop, backstop
+from ultimate_jobs.processes.stopping import Stop
 from ultimate_jobs.processes.wakes import Wake
 
 
@@ -81,18 +81,3 @@ def test_on_signals_outside_the_main_thread_leaves_them_alone() -> None:
     thread.join()
 
     assert seen == [before]
-
-
-def test_backstop_leaves_only_long_after_the_grace() -> None:
-    """A main thread that hangs does not keep the process for ever."""
-    codes: list[int] = []
-    stop = Stop(Wake(), grace=0)
-
-    backstop(stop, patience=0, leave=codes.append)
-    stop.request("SIGTERM")
-    backstop(stop, patience=60, leave=codes.append)
-    patient = list(codes)
-    backstop(stop, patience=-1, leave=codes.append)
-
-    assert patient == []
-    assert codes == [1]

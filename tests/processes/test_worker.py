@@ -9,7 +9,6 @@ import pytest
 
 from ultimate_jobs import ANY_TENANT, Job, JobContext, Retry, job
 from ultimate_jobs.drivers.memory import MemoryDriver
-from ultimate_jobs.processes import worker as worker_module
 from ultimate_jobs.processes.worker import Worker
 from ultimate_jobs.states import JobState
 from ultimate_jobs.types import JobFilter, JobRecord
@@ -182,22 +181,38 @@ def test_grace_that_ends_hands_running_jobs_back_last(memory: MemoryDriver) -> N
     assert clean == [False]
 
 
-def test_bug_in_a_loop_stops_the_worker_visibly(
-    memory: MemoryDriver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("verb", "part"),
+    [("heartbeat", "heartbeat"), ("claim", "fetcher"), ("ack", "acknowledger")],
+)
+def test_bug_in_any_part_stops_the_worker_visibly(
+    verb: str,
+    part: str,
+    memory: MemoryDriver,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """No part dies in silence: the worker says which and ends as failed."""
+    declare(lambda ctx, number: None).enqueue(number=1)
+    worked = getattr(memory, verb)
+    rehearsed: list[Any] = []
 
     def broken(*args: Any) -> Any:
-        raise ZeroDivisionError("a bug in the heartbeat")
+        if verb != "heartbeat" and not rehearsed:
+            rehearsed.append(args)
+            return worked(*args)
+        raise ZeroDivisionError("a bug in a part")
 
-    monkeypatch.setattr(memory, "heartbeat", broken)
-    worker = Worker(memory, threads=1, leave=lambda code: None)
+    monkeypatch.setattr(memory, verb, broken)
+    codes: list[int] = []
+    worker = Worker(memory, threads=1, leave=codes.append)
 
     clean = worker.run()
 
     assert not clean
-    assert "the heartbeat of this worker failed" in caplog.text
-    assert "ZeroDivisionError: a bug in the heartbeat" in caplog.text
+    assert codes in ([], [1])
+    assert f"the {part} of this worker failed" in caplog.text
+    assert "ZeroDivisionError: a bug in a part" in caplog.text
 
 
 def test_once_claims_at_most_a_job_per_thread(memory: MemoryDriver) -> None:
@@ -225,11 +240,6 @@ def test_worker_says_who_it_is(memory: MemoryDriver) -> None:
     assert card.info["names"] == ["body", "earlier"] or card.info["names"] == ("body", "earlier")
     assert tuple(card.info["queues"]) == ("default", "other")
     assert card.info["threads"] == 3
-
-
-def test_handed_back_bodies_are_not_due_before_the_process_is_gone() -> None:
-    """The delay is longer than an exit takes."""
-    assert worker_module.HAND_BACK_DELAY_MS >= 500
 
 
 def test_result_reaches_the_caller(memory: MemoryDriver) -> None:

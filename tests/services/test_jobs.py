@@ -700,6 +700,18 @@ def test_enqueue_many_answers_in_the_order_of_the_inputs(send: Handle) -> None:
     assert [stored[handle.id] for handle in handles] == numbers
 
 
+def test_enqueue_many_takes_the_keys_in_one_order_for_every_caller(send: Handle) -> None:
+    """Two lists that share keys cannot deadlock, in whatever order they were given."""
+    numbers = Random(11).sample(range(100_000, 200_000), 50)
+
+    send.enqueue_many([{"n": n} for n in numbers])
+
+    with connection.cursor() as cursor:
+        cursor.execute("select idempotency_key from x_jobs order by ctid")
+        written = [key for (key,) in cursor.fetchall()]
+    assert written == sorted(written)
+
+
 def test_enqueue_many_of_held_and_free_keys_answers_each(send: Handle) -> None:
     """One duplicate is an answer and aborts nothing."""
     held = send.enqueue(n=2)

@@ -133,6 +133,7 @@ class Acknowledger:
         return min([*later, new_since])
 
     def _write_all(self, due: list[Outcome]) -> None:
+        """Acks first: one that is refused becomes a nack, and is written with the others."""
         for worker in dict.fromkeys(one.claim.worker for one in due):
             mine = [one for one in due if one.claim.worker == worker]
             for batch in _batches([one for one in mine if isinstance(one.write, Completion)]):
@@ -175,7 +176,6 @@ class Acknowledger:
         if isinstance(error, POISON) and not outcome.replaced:
             outcome.write = attempts.bury(outcome.claim, attempts.unstorable(outcome.claim, error))
             outcome.replaced = True
-            self._write(worker, batch, self._nack)
         else:
             self._defer(outcome)
             tell_database_error("acknowledger", error, outcome.not_before - time.monotonic())

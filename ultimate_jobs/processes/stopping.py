@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -74,10 +74,3 @@ class Stop:
             self.hurry(name)
         else:
             self.request(name)
-
-
-def backstop(stop: Stop, *, patience: float, leave: Callable[[int], None]) -> float:
-    """Leave the process when the main thread has not done so long after the grace."""
-    if stop.requested and stop.remaining() < -patience:
-        leave(1)
-    return 0.5

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from uuid import UUID, uuid4
 
 from ultimate_jobs import conf
@@ -16,28 +14,23 @@ from ultimate_jobs.errors import JobsSchema
 from ultimate_jobs.events import emit
 from ultimate_jobs.processes.acknowledger import Acknowledger
 from ultimate_jobs.processes.crew import Crew, Run
+from ultimate_jobs.processes.departure import TICK, Departure
 from ultimate_jobs.processes.executor import Executor
 from ultimate_jobs.processes.fetcher import Fetcher
 from ultimate_jobs.processes.heartbeat import Heartbeat
 from ultimate_jobs.processes.janitor import Janitor
 from ultimate_jobs.processes.leases import LeaseKeeper
-from ultimate_jobs.processes.loops import PASSING, Loop
+from ultimate_jobs.processes.loops import Loop
 from ultimate_jobs.processes.outcomes import Outcome, Tally
-from ultimate_jobs.processes.stopping import Stop, backstop
+from ultimate_jobs.processes.stopping import Stop
 from ultimate_jobs.processes.wakes import Wake
 from ultimate_jobs.registry import declared_names
-from ultimate_jobs.services import attempts
-from ultimate_jobs.types import ClaimRequest, Completion, Nack, WorkerCard, Written
+from ultimate_jobs.types import ClaimRequest, Completion, Nack, WorkerCard
 
-# Seconds. Ends of other jobs may still be written for so long before the rest is handed back.
-LAST_WRITES = 2.0
-# The process leaves so long after its grace at the latest, whatever hangs.
-BACKSTOP = 10.0
+logger = logging.getLogger("ultimate_jobs.processes")
+
+# Seconds that a part may take to end its present step.
 JOIN = 2.0
-# Whoever waits for the end of what is in flight is woken by it, and looks again so often anyway.
-TICK = 0.1
-# What is handed back while its body still runs is not claimed before this process is gone.
-HAND_BACK_DELAY_MS = 1_000
 
 
 class Worker:
@@ -71,8 +64,6 @@ class Worker:
         self._threads = settings.threads if threads is None else threads
         self._ends_when_empty = burst or once
         self._once = once
-        self._before_leaving = before_leaving
-        self._leave = leave
         self._wake = Wake()
         grace = (settings.grace_ms if grace_ms is None else grace_ms) / 1000
         self._stop = Stop(self._wake, grace=grace)
@@ -81,7 +72,7 @@ class Worker:
             driver,
             interval=settings.ack_interval_ms / 1000,
             batch=settings.claim_batch,
-            on_written=self._tell_if_quiet,
+            on_written=self._on_written,
             on_bug=on_bug,
         )
         self._crew = Crew(
@@ -117,7 +108,17 @@ class Worker:
             on_bug=on_bug,
         )
         self._janitor = Janitor(driver, interval=settings.rescue_interval_ms / 1000, on_bug=on_bug)
-        self._backstop = Loop("backstop", self._leave_if_stuck, alias=None, on_bug=on_bug)
+        self._departure = Departure(
+            driver,
+            stop=self._stop,
+            wake=self._wake,
+            crew=self._crew,
+            acknowledger=self._acknowledger,
+            keeper=self._keeper,
+            before_leaving=before_leaving,
+            leave=leave,
+        )
+        self._backstop = Loop("backstop", self._departure.leave_if_stuck, alias=None, on_bug=on_bug)
 
     @property
     def tally(self) -> Tally:
@@ -172,6 +173,13 @@ class Worker:
         self._driver.nack(worker, [Nack(worker, token=0)])
 
     def _serve(self) -> None:
+        try:
+            self._fetch_until_stopped()
+        except Exception:
+            logger.exception("the fetcher of this worker failed; the worker stops")
+            self._stop.fail()
+
+    def _fetch_until_stopped(self) -> None:
         pause = self._fetching.attempt()
         while not self._stop.requested:
             if self._is_done():
@@ -187,7 +195,7 @@ class Worker:
 
     def _is_done(self) -> bool:
         if self._once:
-            return self._fetcher.polls > 0 and self._is_quiet()
+            return self._fetcher.polls > 0 and self._departure.is_quiet()
         return self._ends_when_empty and self._fetcher.found_nothing
 
     def _work(self, run: Run) -> None:
@@ -196,71 +204,34 @@ class Worker:
             self._acknowledger.add(Outcome(run.claim, ending))
 
     def _on_idle(self) -> None:
-        self._acknowledger.hurry()
-        self._tell_if_quiet()
-
-    def _tell_if_quiet(self) -> None:
-        """Wake the main thread where it waits for the end of everything in flight."""
-        if (self._ends_when_empty or self._stop.requested) and not self._acknowledger.pending:
+        """Called under the crew's lock."""
+        if self._acknowledger.pending:
+            self._acknowledger.hurry()
+        elif self._awaits_quiet:
             self._wake.call()
+
+    def _on_written(self) -> None:
+        if self._awaits_quiet and self._departure.is_quiet():
+            self._wake.call()
+
+    @property
+    def _awaits_quiet(self) -> bool:
+        """Whether the main thread waits for the end of everything in flight."""
+        return self._ends_when_empty or self._stop.requested
 
     def _finish(self) -> bool:
         emit("jobs.worker.stopping", reason=self._stop.reason, **self._in_flight())
         self._fetcher.give_back_unstarted(reason=self._stop.reason)
-        while not self._is_quiet():
-            remaining = self._stop.remaining()
-            if remaining <= 0:
-                return self._leave_bodies_behind()
-            self._wake.pause(min(remaining, TICK))
+        if not self._departure.wait_for_bodies():
+            self._departure.leave_bodies_behind()
+            return False
         self._close()
-        with suppress(*PASSING):
-            self._keeper.release()
-        emit("jobs.worker.stopped", **self.tally.as_dict())
+        self._departure.release()
         return not self._stop.failed
-
-    def _is_quiet(self) -> bool:
-        # In this order: an end is passed on before its run is forgotten.
-        census = self._crew.census(long_busy=0)
-        return census.in_flight == 0 and self._acknowledger.pending == 0
 
     def _in_flight(self) -> dict[str, int]:
         census = self._crew.census(long_busy=0)
         return {"running": census.running, "unstarted": census.unstarted}
-
-    def _leave_bodies_behind(self) -> bool:
-        """End the process with bodies running; handing them back is its last act."""
-        deadline = time.monotonic() + LAST_WRITES
-        while self._acknowledger.pending and time.monotonic() < deadline:
-            self._acknowledger.hurry()
-            self._wake.pause(0.05)
-        runs = self._crew.running()
-        emit("jobs.worker.handed_back", count=len(runs), reason=self._stop.reason)
-        emit("jobs.worker.stopped", **self.tally.as_dict())
-        self._before_leaving()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        with suppress(*PASSING):
-            self._hand_back(runs)
-        self._leave(1)
-        return False
-
-    def _hand_back(self, runs: list[Run]) -> None:
-        written = True
-        for worker in {run.claim.worker for run in runs}:
-            nacks = [
-                attempts.hand_back(run.claim, delay_ms=HAND_BACK_DELAY_MS)
-                for run in runs
-                if run.claim.worker == worker
-            ]
-            answers = self._driver.nack(worker, nacks)
-            written = written and all(one.outcome is not Written.BUSY for one in answers)
-        # Released with a job still running under it, the lease would bring that job back before
-        # this process is gone; left alone, it ends after its time.
-        if written and not self._acknowledger.pending:
-            self._keeper.release()
-
-    def _leave_if_stuck(self) -> float:
-        return backstop(self._stop, patience=BACKSTOP, leave=self._leave)
 
     def _loops(self) -> list[Loop]:
         heartbeat = self._heartbeat

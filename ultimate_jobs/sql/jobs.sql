@@ -68,35 +68,47 @@ select current_setting('transaction_isolation');
 
 -- name: share_waiting
 -- A caller that changed data and then deduped keeps the waiting job from being claimed until it
--- commits: claims skip a share-locked row. The predicate is the index's, so that it is used.
-select j.id, j.run_id, j.state, asked.position, j.payload = asked.payload::jsonb as same_input
+-- commits: claims skip a share-locked row. The predicate is the index's, so that it is used. Lateral,
+-- for a join of the two may read the table, or the whole index, once per key: where the statistics
+-- are older than the backlog, 30,000 pages for one key of 35,000 live ones instead of 6.
+select held.id, held.run_id, held.state, asked.position,
+    held.payload = asked.payload::jsonb as same_input
 from unnest(%(name)s::text[], %(tenant)s::text[], %(key)s::text[], %(payload)s::text[])
     with ordinality as asked(name, tenant, key, payload, position)
-join x_jobs j
-    on j.name = asked.name
-    and coalesce(j.tenant_id, '') = coalesce(asked.tenant, '')
-    and j.idempotency_key = asked.key
-where j.state in ('ready', 'delayed', 'running', 'suspended')
-    and j.state <> 'running'
-order by asked.position
-for share of j;
+cross join lateral (
+    select j.id, j.run_id, j.state, j.payload
+    from x_jobs j
+    where j.name = asked.name
+        and coalesce(j.tenant_id, '') = coalesce(asked.tenant, '')
+        and j.idempotency_key = asked.key
+        and j.state in ('ready', 'delayed', 'running', 'suspended')
+        and j.state <> 'running'
+    for share
+) held
+order by asked.position;
 
 -- name: find_running
 -- Not locked: the worker's ack must not wait for the caller's commit.
-select j.id, j.run_id, j.state, asked.position, j.payload = asked.payload::jsonb as same_input
+-- The state is asked outside, or x_jobs_running_idx would be read whole for each key.
+select held.id, held.run_id, held.state, asked.position,
+    held.payload = asked.payload::jsonb as same_input
 from unnest(%(name)s::text[], %(tenant)s::text[], %(key)s::text[], %(payload)s::text[])
     with ordinality as asked(name, tenant, key, payload, position)
-join x_jobs j
-    on j.name = asked.name
-    and coalesce(j.tenant_id, '') = coalesce(asked.tenant, '')
-    and j.idempotency_key = asked.key
-where j.state in ('ready', 'delayed', 'running', 'suspended')
-    and j.state = 'running';
+cross join lateral (
+    select j.id, j.run_id, j.state, j.payload
+    from x_jobs j
+    where j.name = asked.name
+        and coalesce(j.tenant_id, '') = coalesce(asked.tenant, '')
+        and j.idempotency_key = asked.key
+        and j.state in ('ready', 'delayed', 'running', 'suspended')
+    limit 1
+) held
+where held.state = 'running';
 
 -- name: request_rerun
 -- Kept on the running row, and the row stays locked until the caller commits, so the run cannot end
 -- in between unseen: its ack skips the row and comes again. The trigger run_again inserts the
--- follow-up in whatever statement ends the run.
+-- follow-up in whatever statement ends the run. "= 'running'" might read x_jobs_running_idx whole.
 update x_jobs j
 set rerun = jsonb_build_object(
         'id', %(id)s::uuid, 'run_id', %(run_id)s::uuid, 'queue', %(queue)s::text,
@@ -111,7 +123,7 @@ where j.name = %(name)s::text
     and coalesce(j.tenant_id, '') = coalesce(%(tenant)s::text, '')
     and j.idempotency_key = %(key)s::text
     and j.state in ('ready', 'delayed', 'running', 'suspended')
-    and j.state = 'running'
+    and j.state not in ('ready', 'delayed', 'suspended')
 returning j.id, j.run_id, j.state, j.payload = %(payload)s::jsonb as same_input;
 
 -- name: claim
@@ -119,10 +131,11 @@ returning j.id, j.run_id, j.state, j.payload = %(payload)s::jsonb as same_input;
 -- are walked priority by priority: within one, what is not yet due stands at the end and is never
 -- passed over, so a million jobs in backoff or in the future cost nothing. The recursion yields the
 -- priorities in descending order, and the LIMIT above it stops the walk.
--- Three spellings keep the planner on these indexes whatever its statistics say, and without them it
--- reads the whole backlog or table per claim: "name || ''" cannot use the index of keys, "most" is a
--- constant where "wanted" is a guess of a tenth of the rows, and "= any(array(...))" cannot become a
--- hash join over all rows. Measured on 100,000 finished and 20,000 ready rows: 170 ms became 11 ms.
+-- Three spellings keep the planner on these indexes whatever its statistics say; without them it
+-- reads the whole backlog or table per claim. "coalesce(name = any)" cannot use the index of keys,
+-- and counts as true for every second row, however rare the names; "most" is a constant where
+-- "wanted" is a guess of a tenth of the rows; "= any(array(...))" cannot become a hash join over all
+-- rows. Measured on 100,000 finished and 20,000 ready rows: 170 ms became 11 ms.
 -- The CTE is materialised: a LIMIT inside an UPDATE's sub-select may be run more than once by the
 -- planner and then claims more than was asked.
 with candidate as materialized (
@@ -150,7 +163,7 @@ with candidate as materialized (
                     where j.state = 'ready' and j.queue = q.queue
                         and j.priority = level.priority
                         and j.due_at <= x_now() and j.run_at <= x_now()
-                        and j.name || '' = any(%(names)s::text[])
+                        and coalesce(j.name = any(%(names)s::text[]), false)
                     order by j.due_at, j.id
                     limit %(most)s
                     for no key update skip locked
@@ -177,7 +190,7 @@ with candidate as materialized (
                     where j.state in ('delayed', 'suspended') and j.queue = q.queue
                         and j.priority = level.priority
                         and j.run_at <= x_now()
-                        and j.name || '' = any(%(names)s::text[])
+                        and coalesce(j.name = any(%(names)s::text[]), false)
                     order by j.run_at, j.id
                     limit %(most)s
                     for no key update skip locked

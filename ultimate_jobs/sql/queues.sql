@@ -52,7 +52,7 @@ from (
                 select j.priority, j.due_at, j.id from x_jobs j
                 where j.state = 'ready' and j.queue = q.queue and j.priority = level.priority
                     and j.due_at <= x_now() and j.run_at <= x_now()
-                    and j.name || '' = any(%(names)s::text[])
+                    and coalesce(j.name = any(%(names)s::text[]), false)
                 order by j.due_at, j.id
                 limit %(limit)s
             ) due
@@ -78,7 +78,7 @@ from (
                 where j.state in ('delayed', 'suspended') and j.queue = q.queue
                     and j.priority = level.priority
                     and j.run_at <= x_now()
-                    and j.name || '' = any(%(names)s::text[])
+                    and coalesce(j.name = any(%(names)s::text[]), false)
                 order by j.run_at, j.id
                 limit %(limit)s
             ) due
