@@ -26,6 +26,7 @@ INSTALLED_APPS = [
     "pgtrigger",
     "ultimate_jobs",
     "example_project.places",
+    "example_project.bench",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
