@@ -20,7 +20,7 @@ LIVE = "state in ('ready', 'delayed', 'running', 'suspended')"
 TWICE_LIVE = f"select 1 from x_jobs where {LIVE} group by idempotency_key having count(*) > 1"
 
 
-@pytest.mark.parametrize("keys", [150, pytest.param(1000, marks=pytest.mark.stress)])
+@pytest.mark.parametrize("keys", [60, pytest.param(1000, marks=pytest.mark.stress)])
 def test_enqueue_of_the_same_keys_by_eight_processes_loses_and_doubles_nothing(
     database_url: str, tmp_path: Path, keys: int
 ) -> None:
