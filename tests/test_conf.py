@@ -216,3 +216,21 @@ def test_refused_settings_stay_refused_until_they_change() -> None:
                 conf.settings()
 
     assert conf.settings().threads == 8
+
+
+@pytest.mark.parametrize("value", ["", "a\x00", "x" * 128])
+def test_default_queue_that_no_job_could_be_in_is_refused_by_the_setting(value: str) -> None:
+    """The setting is blamed, not the first job that is declared without a queue."""
+    with given(DEFAULT_QUEUE=value), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert '"DEFAULT_QUEUE"' in caught.value.cause
+
+
+@pytest.mark.parametrize(("key", "value"), [("THREADS", 257), ("CLAIM_BATCH", 1001)])
+def test_count_that_no_process_can_bear_is_refused(key: str, value: int) -> None:
+    """A hundred thousand threads would hang the worker instead of speeding it up."""
+    with given(**{key: value}), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert str(value - 1) in caught.value.cause

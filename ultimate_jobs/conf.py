@@ -14,7 +14,13 @@ from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 from django.db import connections
 
-from ultimate_jobs.errors import SettingInvalid, SettingUnknown
+from ultimate_jobs.errors import JobKeyInvalid, SettingInvalid, SettingUnknown
+from ultimate_jobs.identity import check_text
+
+# A thread holds a connection, and a claim one statement: beyond these, more processes help.
+MOST = {"THREADS": 256, "CLAIM_BATCH": 1000}
+# What fits the database's integer.
+MOST_OF_ANYTHING = 2_147_483_647
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +110,18 @@ def _text(key: str, value: object) -> str:
     return value
 
 
+def _queue(key: str, value: object) -> str:
+    try:
+        return check_text("any", "queue", _text(key, value))
+    except JobKeyInvalid as error:
+        problem = f"is no queue: {error.cause.partition(': ')[2]}"
+        raise SettingInvalid(key=key, problem=problem, example=_example(key)) from None
+
+
 def _count(key: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        problem = "is not a whole number above 0"
+    most = MOST.get(key, MOST_OF_ANYTHING)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        problem = f"is not a whole number from 1 to {most}"
         raise SettingInvalid(key=key, problem=problem, example=_example(key))
     return value
 
@@ -136,6 +151,8 @@ def _example(key: str) -> str:
 def _reader(attribute: str, kind: str) -> tuple[str, tuple[str, Callable[[str, object], object]]]:
     if attribute.endswith("_ms"):
         return attribute.removesuffix("_ms").upper(), (attribute, _duration)
+    if attribute == "default_queue":
+        return attribute.upper(), (attribute, _queue)
     return attribute.upper(), (attribute, _count if kind == "int" else _text)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from asgiref.sync import sync_to_async
 
 from ultimate_jobs import conf, registry
-from ultimate_jobs.errors import JobInputInvalid, JobOptionInvalid, JobSignatureInvalid
+from ultimate_jobs.errors import JobOptionInvalid, JobSignatureInvalid
 from ultimate_jobs.identity import check_text, key_function
 from ultimate_jobs.payload import InputSchema
 from ultimate_jobs.registry import JobDefinition
@@ -120,11 +120,11 @@ class Job(Generic[P, R]):
         names = self.definition.schema.parameters
         if len(args) > len(names):
             problem = f"input: {len(args)} positional inputs for {len(names)} parameters"
-            raise JobInputInvalid(job=self.name, problems=[problem])
+            raise self.definition.schema.invalid([problem])
         given = dict(zip(names, args, strict=False))
         twice = sorted(set(given) & set(kwargs))
         if twice:
-            raise JobInputInvalid(job=self.name, problems=[f"{twice[0]}: given twice"])
+            raise self.definition.schema.invalid([f"{twice[0]}: given twice"])
         return {**given, **kwargs}
 
 

@@ -64,8 +64,14 @@ def key_function(job: str, key: object, parameters: tuple[str, ...]) -> KeyFunct
     raise JobOptionInvalid(
         option="key",
         problem=f'of job "{job}" is {type(key).__name__}, neither a format string nor a callable',
-        fix=f'declare it as @job(key="{job.rsplit(".", 1)[-1]}")',
+        fix=f'declare it as @job(key="{_sample_key(job, parameters)}")',
     )
+
+
+def _sample_key(job: str, parameters: tuple[str, ...]) -> str:
+    """Return a key over the first input: a constant one would dedupe every run of the job."""
+    short = job.rsplit(".", 1)[-1]
+    return f"{short}:{{{parameters[0]}}}" if parameters else short
 
 
 def _from_template(job: str, template: str) -> KeyFunction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, NotRequired, cast, get_args, get_type_hints
@@ -62,6 +62,7 @@ class InputSchema:
     parameters: tuple[str, ...] = ()
     defaults: dict[str, Any] = field(default_factory=dict)
     _adapter: TypeAdapter[dict[str, Any]] | None = None
+    _shown_inputs: str = ""
 
     def __post_init__(self) -> None:
         inputs = list(_signature(self.func).parameters.values())
@@ -82,10 +83,15 @@ class InputSchema:
             for parameter in inputs[1:]
             if parameter.default is not inspect.Parameter.empty
         }
+        self._shown_inputs = ", ".join(_shown_input(parameter) for parameter in inputs[1:])
         try:
             self._adapter = self._build()
         except (NameError, AttributeError):
             self._adapter = None
+
+    def invalid(self, problems: Sequence[str]) -> JobInputInvalid:
+        """Return the refusal of inputs, whose fix tells what the function takes."""
+        return JobInputInvalid(job=self.job, problems=problems, inputs=self._shown_inputs)
 
     def load(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs as validated values, defaults included.
@@ -95,11 +101,11 @@ class InputSchema:
         """
         if not isinstance(inputs, Mapping):
             problem = f"input: is a {type(inputs).__name__}, not a mapping of inputs by name"
-            raise JobInputInvalid(job=self.job, problems=[problem])
+            raise self.invalid([problem])
         try:
             return self.adapter.validate_python({**self.defaults, **inputs})
         except ValidationError as error:
-            raise JobInputInvalid(job=self.job, problems=_problems(error)) from None
+            raise self.invalid(_problems(error)) from None
 
     def dump(self, values: Mapping[str, Any], *, max_bytes: int) -> str:
         """Return validated values as JSON text.
@@ -129,7 +135,7 @@ class InputSchema:
             refusal = find_refusal(values)
             if refusal is not None:
                 raise self._refused_value(refusal) from None
-            raise JobInputInvalid(job=self.job, problems=_problems(error)) from None
+            raise self.invalid(_problems(error)) from None
         if restored != values:
             refusal = find_change(values, restored)
             if refusal is not None:
@@ -146,7 +152,7 @@ class InputSchema:
         try:
             return self.adapter.validate_json(payload)
         except ValidationError as error:
-            raise JobInputInvalid(job=self.job, problems=_problems(error)) from None
+            raise self.invalid(_problems(error)) from None
 
     @property
     def adapter(self) -> TypeAdapter[dict[str, Any]]:
@@ -314,3 +320,10 @@ def _problem(item: ErrorDetails) -> str:
     if item["type"] not in _SAFE_MESSAGES:
         return f"is refused by its annotation ({shown(item['type'])})"
     return item["msg"][:200]
+
+
+def _shown_input(parameter: inspect.Parameter) -> str:
+    annotation = parameter.annotation
+    shown = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    optional = parameter.default is not inspect.Parameter.empty
+    return f"{parameter.name}: {' '.join(shown.split())}{' = ...' if optional else ''}"

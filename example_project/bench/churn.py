@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from example_project.bench import ceiling
 from example_project.bench.arithmetic import per_second, smallest_over_mean, whole_windows
 from example_project.bench.children import Child
-from example_project.bench.drains import small_rate
+from example_project.bench.growth import small_rate_beside
 from example_project.bench.rows import settle
 from example_project.bench.server import query
 from example_project.bench.session import OURS, Session
@@ -24,14 +24,14 @@ IS_LIVE = "select exists (select from x_jobs where id = %s and state in ('ready'
 
 def churn_300k(session: Session) -> None:
     """Keep a backlog level while jobs come and go."""
-    small_rate(session)
+    small_rate_beside(session, "churn_300k")
     session.rows.remove()
     _churn(session, "churn_300k")
 
 
 def held_snapshot(session: Session) -> None:
     """The same, while a transaction elsewhere still sees everything as it was at the start."""
-    small_rate(session)
+    small_rate_beside(session, "held_snapshot")
     session.rows.remove()
     with _snapshot(session.conninfo):
         _churn(session, "held_snapshot")
@@ -52,7 +52,7 @@ def _churn(session: Session, name: str) -> None:
     put = session.rows.fill(min(backlog, total))
     first, last = put.start, put.stop - 1
     settle()
-    with session.workers.serving() as worker:
+    with session.workers.serving() as [worker]:
         while (put_so_far := last - first + 1) < total:
             _wait_until_started(session, worker, last - backlog + 1)
             last = session.rows.fill(min(BATCH, total - put_so_far)).stop - 1

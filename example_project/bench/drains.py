@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+from django.db import transaction
+
 from example_project.bench import ceiling, raw_drain
 from example_project.bench.arithmetic import per_second
 from example_project.bench.children import Child, started
@@ -14,34 +16,46 @@ from example_project.bench.jobs import insert, noop
 from example_project.bench.rows import Recount, settle
 from example_project.bench.server import Counters, counters, query
 from example_project.bench.session import CEILING, OURS, Session
-from example_project.bench.workers import BenchFailed
+from example_project.bench.workers import LEAST_RATE, BenchFailed, wait_while
 
 # A process adds to the server's counters when its connections end.
 FLUSH_SECONDS = 2.0
+PATIENCE_SECONDS = 60.0
+
+LIVE = """
+select exists (select from x_jobs where state = 'ready' and queue = %s)
+    or exists (select from x_jobs where state = 'running')
+"""
 
 
 def drain_noop_1(session: Session) -> None:
     """Drain no-op jobs by one process; the bill of the last round is the cost."""
-    for _ in range(session.sizes.rounds):
-        bill = _raw_drain(session, "drain_noop_1", session.sizes.noop, processes=1)
-        session.cost.update({f"ceiling_{name}": value for name, value in bill.items()})
-        session.cost.update(_our_drain(session, "drain_noop_1", session.sizes.noop, processes=1))
+    _drain_both(session, "drain_noop_1", session.sizes.noop)
 
 
 def drain_noop_2(session: Session) -> None:
     """Drain no-op jobs by two processes."""
     # Twice, so that both have work for as long as one alone had.
-    count = 2 * session.sizes.noop
-    for _ in range(session.sizes.rounds):
-        _raw_drain(session, "drain_noop_2", count, processes=2)
-        _our_drain(session, "drain_noop_2", count, processes=2)
+    _drain_both(session, "drain_noop_2", 2 * session.sizes.noop, processes=2)
 
 
 def drain_insert_1(session: Session) -> None:
     """Drain jobs that each insert a row, committed by itself, before they are acknowledged."""
+    _drain_both(session, "drain_insert_1", session.sizes.insert, inserts=True)
+
+
+def _drain_both(
+    session: Session, name: str, count: int, *, processes: int = 1, inserts: bool = False
+) -> None:
+    """Measure ours between two ceilings: what else the machine does weighs on both."""
     for _ in range(session.sizes.rounds):
-        _raw_drain(session, "drain_insert_1", session.sizes.insert, processes=1, inserts=True)
-        _our_drain(session, "drain_insert_1", session.sizes.insert, processes=1, inserts=True)
+        kind = {"processes": processes, "inserts": inserts}
+        _raw_drain(session, name, count, **kind)
+        our_bill = our_drain(session, name, count, **kind)
+        raw_bill = _raw_drain(session, name, count, **kind)
+        if name == "drain_noop_1":
+            session.cost.update(our_bill)
+            session.cost.update({f"ceiling_{figure}": cost for figure, cost in raw_bill.items()})
 
 
 def small_rate(session: Session) -> float:
@@ -91,32 +105,53 @@ def _line(child: Child) -> str:
     return line
 
 
-def _our_drain(
-    session: Session, name: str, count: int, *, processes: int, inserts: bool = False
+def our_drain(
+    session: Session, name: str, count: int, *, processes: int = 1, inserts: bool = False
 ) -> dict[str, float]:
+    """Drain ours, keep its rate under a name, and return its bill."""
     session.rows.remove()
     with bill_of("x_jobs", count) as bill:
-        load(session, count, insert if inserts else noop)
-        bill.enqueued()
-        settle()
-        bill.begins()
         before = counters()
-        memory = session.workers.drain(processes, jobs=count)
+        if processes == 1:
+            load(session, count, insert if inserts else noop)
+            bill.enqueued()
+            settle()
+            before = counters()
+            bill.begins()
+            memory = session.workers.drain(jobs=count)
+        else:
+            memory = _drain_at_once(session, count, processes)
         bill.drained()
     recount = session.rows.recount()
     session.checks[name] = _check(recount, count, before)
     if inserts:
         _refuse_unfinished("select count(distinct job_id) from bench_insertion", count)
-    session.note(OURS, name, _rate(recount, count, processes=processes))
+    _refuse_uncompleted(recount, count)
+    if recount.workers == processes:
+        session.note(OURS, name, per_second(recount.counted, recount.seconds))
+    else:
+        session.say(f"  {name}: a worker came too late for any of {count:,} jobs; no figure")
     return {**bill.as_dict(), "worker_memory_bytes": memory}
 
 
-def _rate(recount: Recount, count: int, *, processes: int) -> float:
+def _drain_at_once(session: Session, count: int, processes: int) -> int:
+    """Show a backlog to several workers in one moment, when all of them wait for it.
+
+    Otherwise the first one to start has half of it done before the second is there.
+    """
+    with session.workers.serving(processes) as children:
+        with transaction.atomic():
+            load(session, count)
+            settle()
+        seconds = PATIENCE_SECONDS + count / LEAST_RATE
+        for child in children:
+            wait_while(child, lambda: bool(query(LIVE, [session.queue])[0]), seconds=seconds)
+        return max(child.peak_bytes for child in children)
+
+
+def _refuse_uncompleted(recount: Recount, count: int) -> None:
     if recount.completed != count:
         raise BenchFailed(what=f"{recount.completed} of {count} jobs were completed")
-    if recount.workers != processes:
-        raise BenchFailed(what=f"{recount.workers} of {processes} workers found anything to do")
-    return per_second(recount.counted, recount.seconds)
 
 
 def _check(recount: Recount, count: int, before: Counters) -> dict[str, int | bool]:

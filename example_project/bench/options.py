@@ -28,7 +28,7 @@ PHASES = (*RATIOS, *GROWTH, "cost")
 
 SCALE_RANGE = (0.001, 100.0)
 # Fewer would measure the clock.
-LEAST_ROWS = 20
+LEAST_ROWS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Sizes:
     """How much each phase does.
 
     Attributes:
-        rounds: the ceiling and ours take turns so often; the median of each counts.
+        rounds: ours is measured so often, each between two ceilings; the medians count.
         noop: jobs of a drain, small-table or grown.
         ready, finished: rows that are there beside the drained ones.
         churn: jobs that come and go; ``backlog`` of them wait at a time.
@@ -77,7 +77,7 @@ QUICK = Sizes(
     enqueue_many=10_000,
     noop=6_000,
     insert=1_500,
-    starts=30,
+    starts=20,
     ready=50_000,
     finished=100_000,
     tenants=1_000,

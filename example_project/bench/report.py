@@ -12,13 +12,14 @@ from ultimate_jobs.management.output import table
 def report_lines(result: dict[str, Any]) -> Iterator[str]:
     """Return the lines: where it ran, then ratios, growth and cost."""
     yield from _machine(result["machine"], result["sizes"])
-    yield ""
-    yield table(("figure", "ratio", "ours", "ceiling"), _ratios(result))
-    yield ""
-    yield table(("growth", "of small table", "rate", "smallest window"), _growth(result))
-    if result["cost"]:
-        yield ""
-        yield table(("cost", "ours", "ceiling"), _cost(result["cost"]))
+    for headings, rows in (
+        (("figure", "ratio", "ours", "ceiling"), _ratios(result)),
+        (("growth", "of small table", "rate", "smallest window"), _growth(result)),
+        (("cost of a job", "ours", "ceiling"), _cost(result["cost"])),
+    ):
+        if lines := list(rows):
+            yield ""
+            yield table(headings, lines)
     for phase, check in result["checks"].items():
         if not check["agrees"]:
             yield f"{phase}: the server counted {check['row_updates']:,} updates, too few."

@@ -47,8 +47,10 @@ def _ratio(session: Session, name: str) -> float | None:
 
 
 def _growth(session: Session) -> dict[str, float | None]:
-    small = session.value(OURS, "drain_noop_1")
-    return {name: ratio(session.value(OURS, name), small) for name in GROWTH}
+    return {
+        name: ratio(session.value(OURS, name), session.value(OURS, f"{name}_small"))
+        for name in GROWTH
+    }
 
 
 def _smallest_windows(session: Session) -> dict[str, float | None]:

@@ -36,30 +36,38 @@ class Workers:
     """
 
     def __init__(self, queues: Sequence[str] = ()) -> None:
-        self._flags = ["--queues", ",".join(queues)] if queues else []
+        flags = ["--queues", ",".join(queues)] if queues else []
+        self._serve = ["manage.py", "runjobs", *flags]
+        self._burst = [*self._serve, "--burst"]
 
-    def drain(self, count: int, *, jobs: int) -> int:
-        """Let so many workers work until nothing is due; return the most memory one held."""
-        with started(count, ["manage.py", "runjobs", "--burst", *self._flags]) as children:
-            for child in children:
-                if not child.wait(START_SECONDS + jobs / LEAST_RATE):
-                    what = f"{jobs} jobs were not drained in time"
-                    raise BenchFailed(what=what, last_words=child.last_words())
-                if child.exit_code:
-                    raise _ended(child)
-            return max(child.peak_bytes for child in children)
+    def drain(self, *, jobs: int) -> int:
+        """Let one worker work until nothing is due; return the most memory it held."""
+        with started(1, self._burst) as [child]:
+            if not child.wait(START_SECONDS + jobs / LEAST_RATE):
+                what = f"{jobs} jobs were not drained in time"
+                raise BenchFailed(what=what, last_words=child.last_words())
+            _refuse_failure(child)
+            return child.peak_bytes
+
+    def drain_for(self, seconds: float) -> None:
+        """Let one worker work until nothing is due, or stop it in order after this long."""
+        with started(1, self._burst) as [child]:
+            if not child.wait(seconds):
+                _stop(child)
+            _refuse_failure(child)
 
     @contextmanager
-    def serving(self) -> Iterator[Child]:
-        """Have one worker serve until the block ends, and then stop it in order."""
-        with started(1, ["manage.py", "runjobs", *self._flags]) as [child]:
-            _wait_for_lease(child)
-            yield child
-            child.ask_to_stop()
-            if not child.wait(START_SECONDS):
-                raise BenchFailed(what="a worker did not stop", last_words=child.last_words())
-            if child.exit_code:
-                raise _ended(child)
+    def serving(self, count: int = 1) -> Iterator[list[Child]]:
+        """Have so many workers serve until the block ends, and then stop them in order."""
+        with started(count, self._serve) as children:
+            for child in children:
+                _wait_for_lease(child)
+            yield children
+            for child in children:
+                child.ask_to_stop()
+            for child in children:
+                _stop(child)
+                _refuse_failure(child)
 
 
 def wait_while(
@@ -83,6 +91,17 @@ def wait_while(
 
 def _wait_for_lease(child: Child) -> None:
     wait_while(child, lambda: not query(LEASED, [[child.pid]])[0], seconds=START_SECONDS)
+
+
+def _stop(child: Child) -> None:
+    child.ask_to_stop()
+    if not child.wait(START_SECONDS):
+        raise BenchFailed(what="a worker did not stop", last_words=child.last_words())
+
+
+def _refuse_failure(child: Child) -> None:
+    if child.exit_code:
+        raise _ended(child)
 
 
 def _ended(child: Child) -> BenchFailed:

@@ -15,7 +15,7 @@ _LISTED: tuple[UltimateJobsError, ...] = (
     errors.JobOptionInvalid(
         option="priority",
         problem=f'of job "{JOB}" is no whole number from -100 to 100',
-        fix="use .using(priority=5)",
+        fix="use priority=5",
     ),
     errors.JobSignatureInvalid(
         job=JOB,
@@ -29,7 +29,9 @@ _LISTED: tuple[UltimateJobsError, ...] = (
         second="reminders.jobs:send_invoice",
     ),
     errors.JobUnknown(name="send_invoise", known=["send_invoice", "send_reminder"]),
-    errors.JobInputInvalid(job=JOB, problems=["invoice_id: Input should be a valid integer"]),
+    errors.JobInputInvalid(
+        job=JOB, problems=["invoice_id: Input should be a valid integer"], inputs="invoice_id: int"
+    ),
     errors.JobPayloadInvalid(
         job=JOB,
         path="options.rows[2]",
@@ -67,7 +69,9 @@ _LISTED: tuple[UltimateJobsError, ...] = (
     errors.DriverNotImplemented(driver="redis"),
     errors.DriverUnsupported(driver="memory", feature="processes"),
     errors.SettingUnknown(key="THREAD", nearest="THREADS", known=["DRIVER", "THREADS"]),
-    errors.SettingInvalid(key="THREADS", problem="is not a whole number above 0", example="8"),
+    errors.SettingInvalid(
+        key="THREADS", problem="is not a whole number from 1 to 256", example="8"
+    ),
     errors.ArgumentInvalid(
         argument="--state",
         problem='is "done", which is none of the states',

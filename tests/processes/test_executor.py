@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 
 from tests.processes.fakes import a_claim
 from ultimate_jobs import ClaimLost, JobCancelled, JobContext, Retry, job
@@ -14,6 +14,14 @@ from ultimate_jobs.processes.crew import Run
 from ultimate_jobs.processes.executor import Executor
 from ultimate_jobs.services.context import current_context
 from ultimate_jobs.types import Completion, Nack
+
+
+@pytest.fixture(autouse=True)
+def no_connection() -> None:
+    """Most of these bodies use no database; what an earlier test left open is not theirs to tidy."""
+    for one in connections.all(initialized_only=True):
+        if not one.in_atomic_block:
+            one.close()
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ class JobInputInvalid(UltimateJobsError):
 
     code = "X_JOB_INPUT_INVALID"
 
-    def __init__(self, *, job: str, problems: Sequence[str]) -> None:
+    def __init__(self, *, job: str, problems: Sequence[str], inputs: str) -> None:
         super().__init__(
             cause=f'job "{job}" refused its input: ' + "; ".join(problems),
-            fix=f"manage.py jobs describe {job}",
+            fix=f"call {job.rsplit('.', 1)[-1]}.enqueue({inputs})",
         )
 
 

@@ -58,7 +58,7 @@ def check_priority(job: str, value: object) -> int:
         raise JobOptionInvalid(
             option="priority",
             problem=f'of job "{job}" is no whole number from {low} to {high}',
-            fix="use .using(priority=5)",
+            fix="use priority=5",
         )
     return value
 
