@@ -23,6 +23,20 @@ def database_url(transactional_db: None) -> str:
     return url_of("default")
 
 
+@pytest.fixture
+def lite(db: None) -> Iterator[str]:
+    """One more alias, onto a database that is no PostgreSQL."""
+    blank = {**connections.settings["default"], "HOST": "", "PORT": "", "USER": "", "PASSWORD": ""}
+    engine = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:", "OPTIONS": {}}
+    connections.settings["lite"] = {**blank, **engine}
+    # The test's own guard allows the aliases that it knew at its start.
+    connections["lite"].connect()
+    yield "lite"
+    connections["lite"].close()
+    del connections["lite"]
+    del connections.settings["lite"]
+
+
 def url_of(alias: str) -> str:
     """Return a libpq URL of the database that an alias is connected to."""
     settings = connections[alias].settings_dict

@@ -25,7 +25,7 @@ def test_error_says_code_cause_fix_and_docs() -> None:
     error = JobNotFound(job_id="42")
 
     assert str(error).splitlines() == [
-        "X_JOB_NOT_FOUND: no job has the id 42 within the asked tenant",
+        "X_JOB_NOT_FOUND: no job has the id 42 among the tenants that were asked",
         "  fix: manage.py jobs ls",
         "  docs: docs/reference/errors/x_job_not_found.md",
     ]

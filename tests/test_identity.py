@@ -257,3 +257,12 @@ def test_key_function_passes_on_what_a_callable_raises() -> None:
 
     with pytest.raises(ZeroDivisionError):
         key_of(key, n=1)
+
+
+def test_check_text_of_a_queue_with_a_comma_is_refused() -> None:
+    """No worker could be told to serve it; in a key or a name a comma is a character."""
+    with pytest.raises(JobKeyInvalid) as caught:
+        check_text("tests.body", "queue", "bills,mail")
+
+    assert "the queue contains a comma" in caught.value.cause
+    assert check_text("tests.body", "key", "a,b") == "a,b"

@@ -27,6 +27,9 @@ def check_text(job: str, what: str, value: object) -> str:
         raise _refused(job, what, "is empty", f"give the {what} at least one character")
     if "\x00" in value:
         raise _refused(job, what, "contains a NUL character", f"remove it from the {what}")
+    if what == "queue" and "," in value:
+        # Workers are told their queues as a list with commas.
+        raise _refused(job, what, "contains a comma", f"remove it from the {what}")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:

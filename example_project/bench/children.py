@@ -30,8 +30,9 @@ class Child:
         self, words: Sequence[str], *, environment: Mapping[str, str], talks: bool
     ) -> None:
         self.peak_bytes = 0
+        self._is_asked = False
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
-        self._process = subprocess.Popen(
+        self._process: subprocess.Popen[str] = subprocess.Popen(
             [sys.executable, *words],
             cwd=PROJECT,
             env={**os.environ, **environment},
@@ -39,7 +40,8 @@ class Child:
             stdout=subprocess.PIPE if talks else subprocess.DEVNULL,
             stderr=self._said,
             text=True,
-            **_own_group(),
+            # Ctrl-C on a terminal goes to a whole group; the bench alone stops its children.
+            process_group=0 if os.name == "posix" else None,
         )
 
     @property
@@ -80,7 +82,9 @@ class Child:
         self.peak_bytes = max(self.peak_bytes, held)
 
     def ask_to_stop(self) -> None:
-        if self.exit_code is None:
+        """Send the first signal, once: a second one would end a worker in the middle of its end."""
+        if self.exit_code is None and not self._is_asked:
+            self._is_asked = True
             self._process.terminate()
 
     def close(self) -> None:
@@ -123,8 +127,3 @@ def started(
             # All are asked before any is waited for.
             for child in children:
                 child.ask_to_stop()
-
-
-def _own_group() -> dict[str, int]:
-    # Ctrl-C on a terminal goes to a whole group; the bench alone decides when its children stop.
-    return {"process_group": 0} if os.name == "posix" else {}

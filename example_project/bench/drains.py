@@ -49,10 +49,9 @@ def _drain_both(
 ) -> None:
     """Measure ours between two ceilings: what else the machine does weighs on both."""
     for _ in range(session.sizes.rounds):
-        kind = {"processes": processes, "inserts": inserts}
-        _raw_drain(session, name, count, **kind)
-        our_bill = our_drain(session, name, count, **kind)
-        raw_bill = _raw_drain(session, name, count, **kind)
+        _raw_drain(session, name, count, processes=processes, inserts=inserts)
+        our_bill = our_drain(session, name, count, processes=processes, inserts=inserts)
+        raw_bill = _raw_drain(session, name, count, processes=processes, inserts=inserts)
         if name == "drain_noop_1":
             session.cost.update(our_bill)
             session.cost.update({f"ceiling_{figure}": cost for figure, cost in raw_bill.items()})
@@ -95,7 +94,7 @@ def _raw_seconds(session: Session, count: int, *, processes: int, inserts: bool)
         told = [json.loads(_line(child)) for child in children]
     if sum(done for _, _, done in told) != count:
         raise BenchFailed(what="the ceiling did not complete as many rows as it was given")
-    return max(ends for _, ends, _ in told) - min(begins for begins, _, _ in told)
+    return float(max(ends for _, ends, _ in told) - min(begins for begins, _, _ in told))
 
 
 def _line(child: Child) -> str:

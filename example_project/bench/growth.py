@@ -12,7 +12,7 @@ from example_project.bench.workers import BenchFailed
 LEAST_SECONDS = 1.5
 START_SECONDS = 3.0
 # A drain that is slower by more than this is cut off: its rate is known by then.
-SLOWEST = 4
+SLOWEST = 3
 
 
 def ready_1m(session: Session) -> None:

@@ -73,16 +73,16 @@ class Sizes:
 
 QUICK = Sizes(
     rounds=1,
-    enqueue_one=1_000,
-    enqueue_many=10_000,
-    noop=6_000,
-    insert=1_500,
+    enqueue_one=400,
+    enqueue_many=8_000,
+    noop=5_000,
+    insert=500,
     starts=20,
     ready=50_000,
     finished=100_000,
     tenants=1_000,
     queues=200,
-    churn=10_000,
+    churn=8_000,
     backlog=2_000,
     window_seconds=0.5,
 )

@@ -19,6 +19,7 @@ from example_project.bench.server import (
     one_bench_at_a_time,
     refuse_company,
     refuse_other_databases,
+    renew_connection,
 )
 from example_project.bench.session import Session
 from example_project.places.demo.database import migrate, reachable_database
@@ -68,6 +69,9 @@ def measure(options: Options, say: Callable[[str], None]) -> dict[str, Any]:
 def _left_clean(session: Session) -> Iterator[Session]:
     try:
         yield session
+    except BaseException:
+        renew_connection()
+        raise
     finally:
         session.say("removing what the bench wrote")
         session.rows.remove()

@@ -107,6 +107,17 @@ def refuse_company() -> None:
         )
 
 
+def renew_connection() -> None:
+    """Leave the connection, which may have been interrupted in the middle of a statement.
+
+    Its session is ended too: the statement would go on and commit after everything was removed.
+    """
+    session = connection.connection.info.backend_pid if connection.connection else None
+    connection.close()
+    if session:
+        query("select pg_terminate_backend(%s, 5000)", [session])
+
+
 @contextmanager
 def one_bench_at_a_time() -> Iterator[None]:
     """Hold the bench's lock.

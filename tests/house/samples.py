@@ -73,9 +73,9 @@ _LISTED: tuple[UltimateJobsError, ...] = (
         key="THREADS", problem="is not a whole number from 1 to 256", example="8"
     ),
     errors.ArgumentInvalid(
-        argument="--state",
-        problem='is "done", which is none of the states',
-        fix="manage.py jobs ls --state completed",
+        argument="--threads",
+        problem="is not between 1 and 256",
+        fix="manage.py runjobs --threads 8",
     ),
     errors.DatabaseUnavailable(alias="default", detail="connection refused"),
     errors.TaskUnbridged(task="billing.jobs.send_invoice"),

@@ -41,19 +41,42 @@ def test_database_option_of_no_alias_is_refused(jobs) -> None:
     assert answer.code == 1
     assert answer.data["error"]["code"] == "X_ARGUMENT_INVALID"
     assert "default, other" in answer.data["error"]["cause"]
+    assert answer.data["error"]["fix"] == "manage.py jobs ls --database default"
 
 
-def test_memory_driver_is_listed_and_has_no_database(jobs) -> None:
-    """The command works over any driver; only ``--database`` is refused."""
+@pytest.mark.parametrize("verb", [("ls",), ("stats",), ("show", NOBODY), ("cancel", NOBODY)])
+@pytest.mark.parametrize("option", [(), ("--database", "default")])
+def test_memory_driver_is_refused(jobs, verb: tuple[str, ...], option: tuple[str, ...]) -> None:
+    """This process's memory holds nothing, and "no job matches" would be believed."""
     use_driver(MemoryDriver())
     try:
-        listed, refused = jobs("ls", "--json"), jobs("ls", "--database", "default", "--json")
+        answer = jobs(*verb, *option, "--json")
     finally:
         use_driver(None)
 
-    assert listed.data == {"jobs": [], "next_before": None}
-    assert refused.code == 1
-    assert refused.data["error"]["code"] == "X_DRIVER_UNSUPPORTED"
+    assert answer.code == 1
+    assert answer.data["error"]["code"] == "X_DRIVER_UNSUPPORTED"
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [("ls",), ("stats",), ("show", NOBODY), ("cancel", NOBODY), ("retry", NOBODY)],
+)
+@pytest.mark.parametrize("is_named", [False, True])
+def test_database_that_is_no_postgresql_is_refused(
+    jobs, lite: str, verb: tuple[str, ...], is_named: bool
+) -> None:
+    """By the setting or by ``--database``: before a statement that it would not understand."""
+    option = ("--database", lite) if is_named else ()
+
+    with override_settings(ULTIMATE_JOBS={} if is_named else {"DATABASE": lite}):
+        answer = jobs(*verb, *option, "--json")
+
+    assert answer.code == 1
+    assert answer.data["error"]["code"] == "X_DATABASE_UNSUPPORTED"
+    assert answer.data["error"]["fix"] == (
+        'set ULTIMATE_JOBS = {"DATABASE": "default"} in the settings'
+    )
 
 
 @override_settings(ULTIMATE_JOBS={"DRIVER": "redis"})

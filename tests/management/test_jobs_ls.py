@@ -8,6 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from ultimate_jobs.states import JobState
+from ultimate_jobs.types import Failure
 
 HOSTILE = "\x1b[31mred\x1b[0m\nsecond line\r\u202e"
 KEYS = {
@@ -25,8 +26,9 @@ KEYS = {
     "run_at",
     "created_at",
     "finished_at",
+    "last_error",
     "age_seconds",
-    "error",
+    "unreadable",
 }
 
 
@@ -53,7 +55,8 @@ def test_ls_as_json_has_stable_keys(queue, jobs) -> None:
 
     assert set(job) == KEYS
     assert job["state"] == "ready"
-    assert job["error"] is None
+    assert job["last_error"] is None
+    assert job["unreadable"] is None
 
 
 def test_ls_as_text_shows_one_line_per_job(queue, jobs) -> None:
@@ -140,7 +143,7 @@ def test_ls_with_an_unknown_state_in_a_row_lists_it_and_says_so(queue, jobs, new
     unread = data.data["jobs"][1]
     assert set(unread) == KEYS
     assert unread["state"] is None
-    assert "x_jobs.state holds 'paused'" in unread["error"]
+    assert "x_jobs.state holds 'paused'" in unread["unreadable"]
     assert f"{newer_state} cannot be read: x_jobs.state holds 'paused'" in text.out
 
 
@@ -183,3 +186,14 @@ def test_ls_with_wrong_usage_is_refused(jobs, arguments: tuple[str, ...]) -> Non
     """A misspelt option is argparse's to refuse."""
     with pytest.raises(CommandError):
         jobs("ls", *arguments)
+
+
+def test_ls_as_json_tells_why_a_job_is_dead(queue, jobs) -> None:
+    """Whoever looks for dead jobs need not ask for each of them."""
+    claim = queue.running()
+    queue.nack(claim, dead_letter=True, failure=Failure("ValueError", "no such bill", ""))
+
+    [job] = jobs("ls", "--state", "dead", "--json").data["jobs"]
+
+    assert "no such bill" in job["last_error"]
+    assert job["unreadable"] is None

@@ -135,3 +135,18 @@ def test_show_of_a_long_payload_cuts_the_text_and_not_the_json(queue, jobs) -> N
     assert len(text.out) < 10_000
     assert "more characters" in text.out
     assert len(data.data["job"]["payload"]["text"]) == 100_000
+
+
+def test_show_of_an_id_that_is_nobodys_does_not_speak_of_one_tenant(jobs, queue) -> None:
+    """The command looks in every tenant."""
+    cause = jobs("show", "0198c2f4-7a10-7e51-9a52-3f8f2f6c1d20", "--json").data["error"]["cause"]
+
+    assert cause.endswith("among the tenants that were asked")
+
+
+def test_show_of_a_job_that_was_asked_to_stop_says_when(queue, jobs) -> None:
+    """Among the facts, too."""
+    job_id = queue.running().id
+    jobs("cancel", job_id)
+
+    assert "\nasked to end " in jobs("show", job_id).out

@@ -7,7 +7,7 @@ to break. Loaded only by the processes that ``test_namespace.py`` starts.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from django.db import connection
@@ -22,10 +22,9 @@ SAME_TENANT = "and coalesce(j.tenant_id, '') = coalesce(asked.tenant, '')"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def mutated(request: pytest.FixtureRequest) -> Iterator[None]:
+def mutated(request: pytest.FixtureRequest) -> None:
     """Break what the environment names, for the whole run."""
     MUTATIONS[os.environ["ULTIMATE_JOBS_MUTATION"]](request)
-    yield
 
 
 def break_index(request: pytest.FixtureRequest) -> None:

@@ -196,3 +196,16 @@ def test_bug_in_work_is_told(hire: Callable[..., Crew], caplog: pytest.LogCaptur
 
     assert told.wait(PATIENCE)
     assert "ZeroDivisionError: a bug" in caplog.text
+
+
+def test_start_that_is_stopped_starts_no_more_threads() -> None:
+    """A signal during the start is obeyed before every thread is there."""
+    nothing: dict[str, Any] = {name: lambda: None for name in ("on_idle", "on_room", "on_bug")}
+    crew = Crew(50, lambda run: None, **nothing)
+    asked = iter([False, False, True])
+
+    crew.start(is_stopped=lambda: next(asked))
+    alive = [thread for thread in crew._threads if thread.is_alive()]
+    crew.close(timeout=PATIENCE)
+
+    assert len(alive) == 2

@@ -18,7 +18,7 @@ from ultimate_jobs.types import Completion, Nack
 
 @pytest.fixture(autouse=True)
 def no_connection() -> None:
-    """Most of these bodies use no database; what an earlier test left open is not theirs to tidy."""
+    """What an earlier test left open is not for these bodies to tidy."""
     for one in connections.all(initialized_only=True):
         if not one.in_atomic_block:
             one.close()

@@ -67,7 +67,8 @@ def test_summary_is_text_by_default() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "cause"),
     [
-        (["--threads", "0"], "X_ARGUMENT_INVALID", "--threads is below 1"),
+        (["--threads", "0"], "X_ARGUMENT_INVALID", "--threads is not between 1 and 256"),
+        (["--threads", "257"], "X_ARGUMENT_INVALID", "--threads is not between 1 and 256"),
         (["--grace", "-1"], "X_ARGUMENT_INVALID", "--grace is not between"),
         (["--grace", "nan"], "X_ARGUMENT_INVALID", "--grace is not between"),
         (["--queues", " , "], "X_ARGUMENT_INVALID", "--queues names no queue"),
@@ -120,3 +121,43 @@ def test_database_without_the_schema_is_refused(table: str, column: str) -> None
 def test_driver_that_is_not_built_is_refused() -> None:
     """By name."""
     assert refused("--burst")["code"] == "X_DRIVER_NOT_IMPLEMENTED"
+
+
+def test_queues_given_twice_are_all_served() -> None:
+    """The second list does not replace the first."""
+    for queue in ("one", "two", "three", "four"):
+        note.using(queue=queue).enqueue(label=queue)
+
+    call_command("runjobs", "--queues", "one", "--queues", "two, three", "--burst")
+
+    assert {effect.label for effect in Effect.objects.all()} == {"one", "two", "three"}
+
+
+def test_queues_of_a_caller_in_python_are_a_list_or_text() -> None:
+    """``call_command`` passes an option on as it is."""
+    for queue in ("one", "two"):
+        note.using(queue=queue).enqueue(label=queue)
+
+    call_command("runjobs", queues="one", burst=True)
+    call_command("runjobs", queues=["two"], burst=True)
+
+    assert Effect.objects.count() == 2
+
+
+def test_migrations_that_are_missing_are_told_beside_the_answer() -> None:
+    """With --json stdout is one document."""
+    out, err = StringIO(), StringIO()
+    with connection.cursor() as cursor:
+        cursor.execute("delete from django_migrations where app = 'sessions'")
+    try:
+        call_command("runjobs", "--burst", "--json", stdout=out, stderr=err)
+    finally:
+        call_command("migrate", "sessions", fake=True, verbosity=0)
+
+    assert json.loads(out.getvalue())["completed"] == 0
+    assert "unapplied migration" in err.getvalue()
+
+
+def test_fix_of_an_unknown_database_names_one_that_there_is() -> None:
+    """It can be run as it stands."""
+    assert refused("--database", "zzz")["fix"] == "manage.py runjobs --database default"

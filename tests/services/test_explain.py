@@ -9,7 +9,7 @@ import pytest
 from tests.contract.harness import MINUTE_MS, Harness, MemoryHarness
 from ultimate_jobs.services import operators
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import WorkerCard
+from ultimate_jobs.types import ANY_TENANT, WorkerCard
 
 
 @pytest.fixture
@@ -169,3 +169,18 @@ def test_explain_of_a_job_that_killed_its_workers_tells_how_often(queue) -> None
     rescue = queue.lose_to_the_cap(claim)
 
     assert f"and {rescue.lost_leases} lost workers." in why(queue, claim.id)
+
+
+def test_explain_of_a_cancelled_job_whose_worker_is_gone_tells_of_the_request(queue) -> None:
+    """The rescue ends it: whoever asked need not ask again."""
+    worker = queue.start_worker()
+    job_id = queue.running(worker).id
+    queue.driver.cancel([job_id], tenant=ANY_TENANT, by="cli")
+    queue.advance(queue.lease_ttl_ms)
+
+    assert why(queue, job_id) == (
+        f"Its worker {worker} has no valid lease any more; it was asked at "
+        "2026-01-01 00:00:00 UTC to stop, and the next rescue by a live worker ends it cancelled."
+    )
+    queue.driver.leases.rescue(limit=1)
+    assert why(queue, job_id).startswith("It ended cancelled at")

@@ -81,7 +81,7 @@ def test_describe_failure_of_own_error_gives_code_and_cause() -> None:
     failure = describe_failure(JobNotFound(job_id="x"))
 
     assert failure.error_class == "X_JOB_NOT_FOUND"
-    assert failure.message == "no job has the id x within the asked tenant"
+    assert failure.message == "no job has the id x among the tenants that were asked"
 
 
 @pytest.mark.parametrize("kind", [RefusesStr, ExitsInStr, NumberForStr])

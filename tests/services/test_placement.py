@@ -17,7 +17,12 @@ from ultimate_jobs import ANY_TENANT, Job, RunHandle, get, job
 from ultimate_jobs.drivers import use_driver
 from ultimate_jobs.drivers.memory import MemoryDriver
 from ultimate_jobs.drivers.postgres import PostgresDriver
-from ultimate_jobs.errors import EnqueueAliasAmbiguous, JobNotFound, JobOptionInvalid
+from ultimate_jobs.errors import (
+    DatabaseUnsupported,
+    EnqueueAliasAmbiguous,
+    JobNotFound,
+    JobOptionInvalid,
+)
 from ultimate_jobs.models import Job as Row
 from ultimate_jobs.models import OutboxMessage
 from ultimate_jobs.services.placement import Way, place
@@ -538,3 +543,54 @@ def test_place_on_postgres_decides_by_what_is_open_and_named(
         placement = place(PostgresDriver("default"), job="tests.send", alias=alias)
 
     assert (placement.way, placement.alias) == (way, where)
+
+
+# --- beside a database that is no PostgreSQL --------------------------------------------------
+
+
+@in_testcase
+def test_alias_that_is_no_postgresql_is_no_place_to_stage(send: Handle, lite: str) -> None:
+    """It cannot hold the outbox, so it is neither chosen nor proposed."""
+    with transaction.atomic(using=lite):
+        alone = send.enqueue(n=1)
+        with transaction.atomic(using="other"):
+            beside = send.enqueue(n=2)
+
+    assert stored() == [alone.id]
+    assert [message["id"] for message in staged("other")] == [str(beside.id)]
+
+
+@in_testcase
+def test_using_an_alias_that_is_no_postgresql_is_refused(send: Handle, lite: str) -> None:
+    """In our words, with an alias that can hold it."""
+    with transaction.atomic(using=lite), pytest.raises(DatabaseUnsupported) as refused:
+        send.using(alias=lite).enqueue(n=1)
+
+    assert refused.value.fix == 'use .using(alias="default")'
+    assert stored() == []
+
+
+@pytest.mark.parametrize("conflict", ["existing", "error", "rerun"])
+def test_enqueue_to_a_queue_that_is_no_postgresql_is_refused(
+    send: Handle, lite: str, conflict: str
+) -> None:
+    """Not with sqlite's own words for a statement it does not know."""
+    use_driver(PostgresDriver(lite))
+    try:
+        with pytest.raises(DatabaseUnsupported) as refused:
+            send.using(on_conflict=conflict).enqueue_many([{"n": 1}, {"n": 2}])
+    finally:
+        use_driver(None)
+
+    assert refused.value.fix == 'set ULTIMATE_JOBS = {"DATABASE": "default"} in the settings'
+
+
+def test_memory_queue_waits_for_the_commit_of_any_database(
+    send: Handle, memory: MemoryDriver, lite: str
+) -> None:
+    """Nothing is staged there: the commit is only waited for."""
+    with transaction.atomic(using=lite):
+        handle = send.enqueue(n=1)
+        assert not in_memory(memory, handle)
+
+    assert in_memory(memory, handle)

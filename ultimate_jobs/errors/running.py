@@ -8,13 +8,13 @@ from ultimate_jobs.errors.base import UltimateJobsError, listing
 
 
 class JobNotFound(UltimateJobsError):
-    """No job of this id exists in the asked tenant."""
+    """No job of this id exists where it was looked for: in one tenant, or in all."""
 
     code = "X_JOB_NOT_FOUND"
 
     def __init__(self, *, job_id: object) -> None:
         super().__init__(
-            cause=f"no job has the id {job_id} within the asked tenant",
+            cause=f"no job has the id {job_id} among the tenants that were asked",
             fix="manage.py jobs ls",
         )
 

@@ -104,16 +104,18 @@ class DatabaseUnavailable(UltimateJobsError):
 
 
 class DatabaseUnsupported(UltimateJobsError):
-    """The tables of this app were to be made in a database that is not PostgreSQL."""
+    """The tables of this app were to be made, or used, in a database that is not PostgreSQL."""
 
     code = "X_DATABASE_UNSUPPORTED"
 
-    def __init__(self, *, alias: str, vendor: str) -> None:
+    def __init__(self, *, alias: str, vendor: str, fix: str | None = None) -> None:
         super().__init__(
             cause=f'the database "{alias}" is {vendor}, and the tables of ultimate_jobs '
             "are made of what only PostgreSQL has",
             fix=f'let allow_migrate("{alias}", "ultimate_jobs") of a router in '
-            "DATABASE_ROUTERS return False",
+            "DATABASE_ROUTERS return False"
+            if fix is None
+            else fix,
         )
 
 

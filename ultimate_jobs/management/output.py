@@ -10,22 +10,32 @@ from collections.abc import Callable, Iterable, Sequence
 from io import TextIOWrapper
 from typing import Any, Literal
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core import checks
+from django.core.management.base import (
+    BaseCommand,
+    CommandError,
+    CommandParser,
+    SystemCheckError,
+)
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connections
 
+from ultimate_jobs import conf
 from ultimate_jobs.drivers import driver_for
 from ultimate_jobs.drivers.base import Driver
-from ultimate_jobs.errors import ArgumentInvalid, UltimateJobsError
+from ultimate_jobs.drivers.vendors import require_postgresql
+from ultimate_jobs.errors import ArgumentInvalid, DriverUnsupported, UltimateJobsError
 from ultimate_jobs.observe.plain import many_lines, one_line
 
 REFUSED = 1
+MISUSED = 2
 CELL_WIDTH = 60
 
 
 class AnsweringCommand(BaseCommand):
     """A command whose every refusal has a code: text on stderr, or JSON on stdout, and exit 1.
 
+    A command line that cannot be parsed ends with exit 2: in argparse's own words, or as JSON.
     ``--traceback`` lets the exception through.
     """
 
@@ -37,6 +47,8 @@ class AnsweringCommand(BaseCommand):
             # A name that the terminal's encoding lacks is shown as an escape, not as a traceback.
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
+        if "--json" in argv:
+            self._parse_or_refuse(argv)
         super().run_from_argv(argv)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
@@ -46,6 +58,11 @@ class AnsweringCommand(BaseCommand):
             if options.get("traceback"):
                 raise
             self.refuse(error, as_json=bool(options.get("json")))
+            sys.exit(REFUSED)
+        except CommandError as error:
+            if options.get("traceback") or not options.get("json"):
+                raise
+            self.refuse(self._in_our_words(error), as_json=True)
             sys.exit(REFUSED)
 
     def refuse(self, error: UltimateJobsError, *, as_json: bool) -> None:
@@ -58,6 +75,36 @@ class AnsweringCommand(BaseCommand):
     def answer_json(self, data: object) -> None:
         """Print JSON; all but ASCII is escaped, so that it is inert in a terminal too."""
         self.stdout.write(json.dumps(data, cls=DjangoJSONEncoder, indent=2))
+
+    def _parse_or_refuse(self, argv: list[str]) -> None:
+        # Before Django says that this is a command line, its parser raises instead of exiting.
+        parser, told = self.create_parser(argv[0], argv[1]), argparse.Namespace()
+        try:
+            parser.parse_args(argv[2:], told)
+        except CommandError as error:
+            words = ["manage.py", argv[1], getattr(told, "verb", None), "--help"]
+            fix = " ".join(filter(None, words))
+            self.refuse(_misused(error, fix=fix), as_json=True)
+            sys.exit(MISUSED)
+
+    def _in_our_words(self, error: CommandError) -> UltimateJobsError:
+        """Return the refusal of one of our checks by its own code, and any other by its words."""
+        if not isinstance(error, SystemCheckError):
+            command = type(self).__module__.rpartition(".")[2]
+            return _misused(error, fix=" ".join(["manage.py", command, "--help"]))
+        try:
+            alias = driver_for(None).alias
+            if alias is not None:
+                require_postgresql(alias)
+        except UltimateJobsError as ours:
+            return ours
+        failed = [one for one in checks.run_checks() if one.is_serious() and not one.is_silenced()]
+        told = "; ".join(f"{one.id}: {one.msg}" for one in failed)
+        return ArgumentInvalid(
+            argument="the project",
+            problem=f"does not pass its system checks ({one_line(told)})",
+            fix="manage.py check",
+        )
 
 
 def common_arguments() -> argparse.ArgumentParser:
@@ -74,20 +121,29 @@ def common_arguments() -> argparse.ArgumentParser:
     return common
 
 
-def chosen_driver(alias: str | None) -> Driver:
+def chosen_driver(alias: str | None, *, command: str) -> Driver:
     """Return the driver that ``--database`` chooses.
 
+    Args:
+        command: how the command is called, for the fix.
+
     Raises:
-        ArgumentInvalid: the alias is none, or no PostgreSQL.
-        DriverUnsupported, DriverUnknown, DriverNotImplemented: see their pages.
+        ArgumentInvalid: the alias is none.
+        DatabaseUnsupported: it is no PostgreSQL.
+        DriverUnsupported: the jobs are in the memory of the process that enqueued them.
+        SettingUnknown, SettingInvalid, DriverUnknown, DriverNotImplemented: see their pages.
     """
-    if alias is not None:
-        if alias not in connections:
-            known = ", ".join(sorted(connections))
-            raise _bad_database(f'is "{alias}", which is none of {known}')
-        if connections[alias].vendor != "postgresql":
-            raise _bad_database(f'is "{alias}", which is no PostgreSQL')
-    return driver_for(alias)
+    if alias is not None and alias not in connections:
+        fix = f"manage.py {command} --database {conf.settings().database}"
+        known = ", ".join(sorted(connections))
+        problem = f'is "{alias}", which is none of {known}'
+        raise ArgumentInvalid(argument="--database", problem=problem, fix=fix)
+    driver = driver_for(alias)
+    if driver.alias is None:
+        feature = f"{command}: its jobs live in the process that enqueued them"
+        raise DriverUnsupported(driver=driver.name, feature=feature)
+    require_postgresql(driver.alias)
+    return driver
 
 
 def operator_name() -> str:
@@ -122,5 +178,6 @@ def _cell(value: object) -> str:
     return "-" if value is None else one_line(value, limit=CELL_WIDTH)
 
 
-def _bad_database(problem: str) -> ArgumentInvalid:
-    return ArgumentInvalid(argument="--database", problem=problem, fix="manage.py jobs ls")
+def _misused(error: CommandError, *, fix: str) -> ArgumentInvalid:
+    problem = "cannot be used: " + one_line(str(error).removeprefix("Error: "))
+    return ArgumentInvalid(argument="the command line", problem=problem, fix=fix)

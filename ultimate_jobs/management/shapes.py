@@ -25,6 +25,7 @@ LISTED = (
     "run_at",
     "created_at",
     "finished_at",
+    "last_error",
 )
 
 
@@ -35,12 +36,12 @@ def page(found: Page) -> dict[str, Any]:
 
 
 def listed(job: JobRecord | UnreadableJob, now: datetime) -> dict[str, Any]:
-    """Return one job of a list; ``error`` says why a row is unreadable, and the rest is null."""
+    """Return one job of a list; ``unreadable`` says why a row is, and the rest is then null."""
     if isinstance(job, UnreadableJob):
         unread = dict.fromkeys(LISTED) | {"id": job.id, "name": job.name}
-        return unread | {"age_seconds": None, "error": job.error}
+        return unread | {"age_seconds": None, "unreadable": job.error}
     facts = {key: getattr(job, key) for key in LISTED}
-    return facts | {"age_seconds": (now - job.created_at).total_seconds(), "error": None}
+    return facts | {"age_seconds": (now - job.created_at).total_seconds(), "unreadable": None}
 
 
 def trace(found: Trace) -> dict[str, Any]:

@@ -105,6 +105,8 @@ def _facts(job: JobRecord) -> Iterator[tuple[str, object]]:
     yield "not before", moment(job.run_at)
     yield "created", moment(job.created_at)
     yield "claimed", moment(job.claimed_at)
+    if job.cancel_requested_at is not None:
+        yield "asked to end", moment(job.cancel_requested_at)
     yield "finished", moment(job.finished_at)
     yield "worker", job.worker or "-"
     yield "enqueued by", job.enqueued_by or "-"

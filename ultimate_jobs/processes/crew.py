@@ -86,9 +86,11 @@ class Crew:
             for number in range(size)
         ]
 
-    def start(self) -> None:
-        """Start the threads."""
+    def start(self, *, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Start the threads, or as many as there are when it is to stop."""
         for thread in self._threads:
+            if is_stopped():
+                return
             thread.start()
 
     def close(self, *, timeout: float) -> None:

@@ -153,7 +153,7 @@ class Worker:
         self._janitor.loop.attempt()
         for loop in self._loops():
             loop.start()
-        self._crew.start()
+        self._crew.start(is_stopped=lambda: self._stop.requested)
         emit(
             "jobs.worker.started",
             worker=str(lease.worker),

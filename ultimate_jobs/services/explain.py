@@ -33,14 +33,17 @@ def serving(job: JobRecord, workers: Iterable[WorkerRecord]) -> list[WorkerRecor
 
 def _running(job: JobRecord, workers: Sequence[WorkerRecord]) -> str:
     holder = next((one for one in _live(workers) if one.worker == job.worker), None)
-    if holder is None:
-        return (
-            f"Its worker {job.worker} has no valid lease any more; "
-            "the next rescue by a live worker takes the job back."
-        )
-    since = f"It runs since {_at(job.claimed_at)} on worker {job.worker}"
+    asked = None
     if job.cancel_requested_at is not None:
-        return f"{since} and was asked at {_at(job.cancel_requested_at)} to stop."
+        asked = f"was asked at {_at(job.cancel_requested_at)} to stop"
+    if holder is None:
+        gone = f"Its worker {job.worker} has no valid lease any more; "
+        if asked is not None:
+            return f"{gone}it {asked}, and the next rescue by a live worker ends it cancelled."
+        return f"{gone}the next rescue by a live worker takes the job back."
+    since = f"It runs since {_at(job.claimed_at)} on worker {job.worker}"
+    if asked is not None:
+        return f"{since} and {asked}."
     return f"{since}, attempt {job.attempt} of {job.max_attempts}."
 
 

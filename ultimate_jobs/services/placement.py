@@ -9,6 +9,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ultimate_jobs.drivers.base import Driver
+from ultimate_jobs.drivers.vendors import POSTGRESQL
 from ultimate_jobs.errors import EnqueueAliasAmbiguous
 
 
@@ -36,10 +37,11 @@ def place(driver: Driver, *, job: str, alias: str | None) -> Placement:
 
     Raises:
         EnqueueAliasAmbiguous: two other aliases have an open transaction.
+        DatabaseUnsupported: the alias that was named cannot hold what is staged.
     """
     home = driver.alias
     if alias is None:
-        alias = _implied_alias(home, job)
+        alias = _implied_alias(driver, job)
     if home is not None:
         return Placement(Way.DIRECT if alias in (None, home) else Way.STAGED, alias or home)
     if alias is not None and connections[alias].in_atomic_block:
@@ -47,8 +49,11 @@ def place(driver: Driver, *, job: str, alias: str | None) -> Placement:
     return Placement(Way.DIRECT, None)
 
 
-def _implied_alias(home: str | None, job: str) -> str | None:
-    opened = open_connections()
+def _implied_alias(driver: Driver, job: str) -> str | None:
+    home, opened = driver.alias, open_connections()
+    if driver.supports_outbox:
+        # Elsewhere nothing can be staged, so there is nothing that the job could commit with.
+        opened = [one for one in opened if one.vendor == POSTGRESQL]
     chosen = [one.alias for one in opened if _is_opened_by_the_caller(one)]
     if home in chosen:
         return home

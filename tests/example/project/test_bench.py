@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+import psutil
 import pytest
 
 from example_project.bench import ceiling
@@ -23,7 +29,7 @@ from example_project.bench.report import report_lines
 from example_project.bench.rows import Rows
 from example_project.bench.run import PHASES as RUN
 from example_project.bench.server import conninfo, refuse_company
-from example_project.databases import database_url
+from example_project.databases import PROJECT, database_url
 from tests.example.conftest import run_python
 from ultimate_jobs.errors import ArgumentInvalid
 from ultimate_jobs.models import Job
@@ -192,6 +198,36 @@ def test_bench_measures_and_leaves_nothing():
     assert found["cost"]["wal_bytes_per_drain"] > 0
     assert "drain_noop_1" in "\n".join(report_lines(found))
     assert what_is_left() == (0, 0, None)
+
+
+def test_interrupted_bench_ends_its_workers_and_leaves_nothing():
+    """Ctrl-C in the middle of a phase: no child goes on, and no row stays."""
+    words = [sys.executable, "manage.py", "bench", "--quick", "--only", "churn_300k"]
+    environment = {**os.environ, "DATABASE_URL": database_url()}
+    bench = subprocess.Popen(
+        # A shell's background job ignores Ctrl-C, and hands that down; SIGTERM counts as one.
+        words, cwd=PROJECT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    try:
+        children = wait_for_children(bench.pid)
+        bench.send_signal(signal.SIGTERM)
+        _, said = bench.communicate(timeout=60)
+    finally:
+        bench.kill()
+
+    assert bench.returncode == 130, said
+    assert [child for child in children if child.is_running()] == []
+    assert what_is_left() == (0, 0, None)
+
+
+def wait_for_children(pid: int) -> list[psutil.Process]:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if children := psutil.Process(pid).children():
+            return children
+        time.sleep(0.02)
+    raise AssertionError("the bench started no process")
 
 
 def what_is_left() -> tuple:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ultimate_jobs.drivers.postgres.statements import schema_errors
+from ultimate_jobs.drivers.vendors import require_postgresql
 from ultimate_jobs.ids import new_id
 from ultimate_jobs.models import OutboxMessage
 from ultimate_jobs.types import EnqueueRequest, OnConflict
@@ -19,6 +20,7 @@ class PostgresOutbox:
     def stage_enqueue(
         self, requests: Sequence[EnqueueRequest], *, on_conflict: OnConflict, alias: str
     ) -> None:
+        require_postgresql(alias, staging=True)
         with schema_errors(alias):
             OutboxMessage.objects.using(alias).bulk_create(
                 OutboxMessage(

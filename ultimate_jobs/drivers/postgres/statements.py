@@ -11,6 +11,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError, IntegrityError
 
+from ultimate_jobs.drivers.vendors import require_postgresql
 from ultimate_jobs.errors import JobsSchema
 from ultimate_jobs.models.job import SUPERSEDED_KEY_INDEXES
 from ultimate_jobs.sql import statement
@@ -39,6 +40,7 @@ class Statements:
         Raises:
             JobsSchema: the database lacks what this release needs, or keeps an index that it
                 replaced.
+            DatabaseUnsupported: it is no PostgreSQL.
         """
         with schema_errors(self.alias), self.connection.cursor() as cursor:
             cursor.execute(statement(name), params)
@@ -47,7 +49,12 @@ class Statements:
 
 @contextmanager
 def schema_errors(alias: str) -> Iterator[None]:
-    """Turn the database's complaint about a missing or superseded object into ``JobsSchema``."""
+    """Turn the database's complaint about a missing or superseded object into ``JobsSchema``.
+
+    Raises:
+        DatabaseUnsupported: the database is no PostgreSQL, whose complaints say nothing.
+    """
+    require_postgresql(alias)
     try:
         yield
     except IntegrityError as error:

@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from ultimate_jobs.declare import describe
+from ultimate_jobs.drivers.base import Driver
 from ultimate_jobs.management import shapes, texts
 from ultimate_jobs.management.output import (
     REFUSED,
@@ -58,25 +59,25 @@ class Command(AnsweringCommand):
             key=options["key"],
             before=operators.job_uuid(options["before"]) if options["before"] else None,
         )
-        found = operators.find(chosen_driver(database), criteria, limit=options["limit"])
+        found = operators.find(_driver(database), criteria, limit=options["limit"])
         self._answer(found, shapes.page, texts.page, json=json)
 
     def _show(self, *, id: str, json: bool, database: str | None, **_: Any) -> None:  # noqa: A002
-        found = operators.trace(chosen_driver(database), id)
+        found = operators.trace(_driver(database), id)
         self._answer(found, shapes.trace, texts.trace, json=json)
 
     def _cancel(self, *, ids: list[str], json: bool, database: str | None, **_: Any) -> None:
-        driver = chosen_driver(database)
+        driver = _driver(database)
         self._report(operators.cancel(driver, ids, by=operator_name()), json=json)
 
     def _retry(
         self, *, ids: list[str], fresh: bool, json: bool, database: str | None, **_: Any
     ) -> None:
-        driver = chosen_driver(database)
+        driver = _driver(database)
         self._report(operators.retry(driver, ids, fresh=fresh, by=operator_name()), json=json)
 
     def _stats(self, *, json: bool, database: str | None, **_: Any) -> None:
-        found = operators.overview(chosen_driver(database))
+        found = operators.overview(_driver(database))
         self._answer(found, shapes.overview, texts.overview, json=json)
 
     def _describe(self, *, name: str | None, json: bool, **_: Any) -> None:
@@ -126,11 +127,15 @@ def _add_ls(ls: CommandParser) -> None:
     ls.add_argument("--before", metavar="ID", help="only jobs older than this one")
 
 
+def _driver(alias: str | None) -> Driver:
+    return chosen_driver(alias, command="jobs ls")
+
+
 def _limit(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= MOST_LISTED:
-        raise argparse.ArgumentTypeError(f"{number} is not between 1 and {MOST_LISTED}")
-    return number
+    # A ValueError would be told under the name of this function.
+    if not (text.isdecimal() and 1 <= int(text) <= MOST_LISTED):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to {MOST_LISTED}")
+    return int(text)
 
 
 def _tenant(tenant: str | None, *, tenantless: bool) -> TenantScope:

@@ -11,8 +11,8 @@ from django.core.management.base import CommandParser
 from django.db import DEFAULT_DB_ALIAS
 from django.db.utils import OperationalError
 
-from ultimate_jobs.drivers.base import Driver
-from ultimate_jobs.errors import ArgumentInvalid, DatabaseUnavailable, DriverUnsupported
+from ultimate_jobs import conf
+from ultimate_jobs.errors import ArgumentInvalid, DatabaseUnavailable
 from ultimate_jobs.events import subscribe
 from ultimate_jobs.identity import check_text
 from ultimate_jobs.management.output import AnsweringCommand, chosen_driver
@@ -32,9 +32,18 @@ class Command(AnsweringCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
-        add("--queues", metavar="A,B", help="serve only these queues; by default every queue")
+        add(
+            "--queues",
+            action="append",
+            metavar="A,B",
+            help="serve only these queues; may be given more than once; by default every queue",
+        )
         add("--threads", type=int, metavar="N", help="bodies at a time; by default THREADS")
-        add("--burst", action="store_true", help="stop when nothing is due and nothing runs")
+        add(
+            "--burst",
+            action="store_true",
+            help="stop when nothing is due for this worker, and nothing runs in it",
+        )
         add("--once", action="store_true", help="claim once, at most a job per thread, and stop")
         add(
             "--grace",
@@ -46,14 +55,18 @@ class Command(AnsweringCommand):
         add("--json", action="store_true", help="print the summary as JSON")
 
     def check_migrations(self) -> None:
+        # What is not applied yet is told beside the logs: stdout is for the answer.
+        stdout, self.stdout = self.stdout, self.stderr
         try:
             super().check_migrations()
         except OperationalError as error:
             raise _unavailable(DEFAULT_DB_ALIAS, error) from None
+        finally:
+            self.stdout = stdout
 
     def handle(self, *args: Any, **options: Any) -> None:
         show_events()
-        driver = _driver(options["database"])
+        driver = chosen_driver(options["database"], command="runjobs")
         worker = Worker(
             driver,
             queues=_queues(options["queues"]),
@@ -88,26 +101,21 @@ def show_events() -> None:
         package.setLevel(logging.INFO)
 
 
-def _driver(alias: str | None) -> Driver:
-    driver = chosen_driver(alias)
-    if driver.alias is None:
-        feature = "runjobs: its jobs live in the process that enqueued them"
-        raise DriverUnsupported(driver=driver.name, feature=feature)
-    return driver
-
-
-def _queues(given: str | None) -> tuple[str, ...] | None:
+def _queues(given: list[str] | str | None) -> tuple[str, ...] | None:
     if given is None:
         return None
-    names = [name.strip() for name in given.split(",") if name.strip()]
+    # call_command passes on whatever its caller gave.
+    lists = [given] if isinstance(given, str) else given
+    names = [name.strip() for names in lists for name in names.split(",") if name.strip()]
     if not names:
         raise _refused("--queues", "names no queue", "default")
     return tuple(dict.fromkeys(check_text("runjobs", "queue", name) for name in names))
 
 
 def _threads(given: int | None) -> int | None:
-    if given is not None and given < 1:
-        raise _refused("--threads", "is below 1", "8")
+    most = conf.MOST["THREADS"]
+    if given is not None and not 1 <= given <= most:
+        raise _refused("--threads", f"is not between 1 and {most}", "8")
     return given
 
 
