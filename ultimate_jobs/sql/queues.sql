@@ -26,6 +26,68 @@ select queue from ready where queue is not null
 union
 select queue from waiting where queue is not null;
 
+-- name: first
+-- The queues whose first due job comes before that of the others: those that a claim over many
+-- looks into. One row per queue is read, where the shares below read up to the limit in each.
+select q.queue
+from unnest(%(queues)s::text[]) as q(queue)
+cross join lateral (
+    select * from (
+        with recursive level(priority) as (
+            (select j.priority from x_jobs j
+             where j.state = 'ready' and j.queue = q.queue
+             order by j.priority desc limit 1)
+            union all
+            select (select j.priority from x_jobs j
+                    where j.state = 'ready' and j.queue = q.queue
+                        and j.priority < level.priority
+                    order by j.priority desc limit 1)
+            from level where level.priority is not null
+        )
+        select due.priority, due.due_at
+        from level
+        cross join lateral (
+            select j.priority, j.due_at from x_jobs j
+            where j.state = 'ready' and j.queue = q.queue and j.priority = level.priority
+                and j.due_at <= x_now() and j.run_at <= x_now()
+                and coalesce(j.name = any(%(names)s::text[]), false)
+            order by j.due_at, j.id
+            limit 1
+        ) due
+        limit 1
+    ) ready
+    union all
+    select * from (
+        with recursive level(priority) as (
+            (select j.priority from x_jobs j
+             where j.state in ('delayed', 'suspended') and j.queue = q.queue
+             order by j.priority desc limit 1)
+            union all
+            select (select j.priority from x_jobs j
+                    where j.state in ('delayed', 'suspended') and j.queue = q.queue
+                        and j.priority < level.priority
+                    order by j.priority desc limit 1)
+            from level where level.priority is not null
+        )
+        select due.priority, due.due_at
+        from level
+        cross join lateral (
+            select j.priority, j.due_at from x_jobs j
+            where j.state in ('delayed', 'suspended') and j.queue = q.queue
+                and j.priority = level.priority
+                and j.run_at <= x_now()
+                and coalesce(j.name = any(%(names)s::text[]), false)
+            order by j.run_at, j.id
+            limit 1
+        ) due
+        limit 1
+    ) waiting
+    order by priority desc, due_at
+    limit 1
+) head
+order by head.priority desc, head.due_at
+limit %(most)s;
+
 -- name: shares
 -- How many jobs of which queue a fair claim over several queues would take. Unlocked: it only
 -- spreads the limit, and the claim looks again. Walks the same indexes in the same way.
