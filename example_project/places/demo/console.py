@@ -17,6 +17,7 @@ class Console:
         self._is_terminal = stream.isatty()
         self._has_live_line = False
         self._plain_at = float("-inf")
+        self._unwritten = ""
 
     def say(self, line: str = "") -> None:
         """Write a line that stays."""
@@ -31,13 +32,19 @@ class Console:
             self._has_live_line = True
         elif time.monotonic() - self._plain_at >= PLAIN_INTERVAL_SECONDS:
             self._plain_at = time.monotonic()
+            self._unwritten = ""
             self._write(f"{line}\n")
+        else:
+            self._unwritten = line
 
     def end_live(self) -> None:
-        """Leave the live line as it stands and go on below it."""
+        """Leave the live line as it stands and go on below it; in a pipe, write the last one."""
         if self._has_live_line:
             self._has_live_line = False
             self._write("\n")
+        elif self._unwritten:
+            self._write(f"{self._unwritten}\n")
+            self._unwritten = ""
 
     def _write(self, text: str) -> None:
         self._stream.write(text)
