@@ -35,12 +35,13 @@ def test_live_on_a_narrow_terminal_is_cut(monkeypatch):
 
 
 def test_live_in_a_pipe_is_plain_and_rare():
-    """A log gets a line now and then, and no control characters."""
+    """A log gets a line now and then and the last one, and no control characters."""
     stream = io.StringIO()
     console = Console(stream)
 
     console.live("one")
     console.live("two")
+    console.live("three")
     console.say("done")
 
-    assert stream.getvalue() == "one\ndone\n"
+    assert stream.getvalue() == "one\nthree\ndone\n"
