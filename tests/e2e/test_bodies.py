@@ -127,4 +127,4 @@ def test_bodies_that_burn_the_processor_do_not_cost_the_lease(
     assert database.rows("select distinct state, token, attempt, lost_leases from x_jobs") == [
         ("completed", 1, 1, 0)
     ]
-    assert database.effects() == 20
+    assert database.effects() == 10
