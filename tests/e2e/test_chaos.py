@@ -56,7 +56,9 @@ def test_workers_that_die_and_freeze_at_random_lose_nothing(
     ]
     assert database.value("select count(distinct job_id) from testapp_effect") == COUNT
     assert database.value("select max(attempt) from x_jobs") == 1
-    assert database.value("select count(*) from x_job_leases where expires_at > x_now()") == 0
+    # The lease of a worker that was killed last stands until it expires.
+    valid = "select count(*) from x_job_leases where expires_at > x_now()"
+    eventually(lambda: database.value(valid) == 0, within=60, what="no valid lease")
     again = database.effects() - COUNT
     lost = database.value("select sum(lost_leases) from x_jobs")
     print(f"{lost} claims lost, {again} bodies ran again")
