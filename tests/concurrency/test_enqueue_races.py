@@ -153,7 +153,7 @@ def test_ack_of_a_batch_with_one_locked_row_completes_the_others(
     assert outcomes == {"a": Written.DONE, "b": Written.BUSY, "c": Written.DONE}
 
 
-@pytest.mark.parametrize("after", ["jobs.enqueue_one", "jobs.share_waiting"])
+@pytest.mark.parametrize("after", ["enqueue.one", "enqueue.share_waiting"])
 @pytest.mark.parametrize("on_conflict", list(OnConflict))
 def test_enqueue_whose_holder_ends_between_insert_and_lookup_gets_a_row_of_its_own(
     driver: PostgresDriver,
@@ -285,7 +285,7 @@ def test_retry_that_loses_its_key_to_a_racing_enqueue_is_refused_by_name(
     with sessions(1) as (other,):
 
         def rows(self: Statements, name: str, /, **params: object) -> list[tuple[object, ...]]:
-            if name == "jobs.retry":
+            if name == "endings.retry":
                 newer.append(other.run(lambda: enqueue(driver)).id)
             return plain(self, name, **params)
 

@@ -63,7 +63,7 @@ def test_migrate_gives_new_columns_their_defaults_without_a_rewrite(
         "select array_agg(attname::text order by attname) from pg_attribute"
         " where attrelid = 'x_jobs'::regclass and atthasmissing"
     )
-    assert missing == ["due_at", "lost_leases", "retry_count", "token"]
+    assert missing == ["deferrals", "due_at", "lost_leases", "retry_count", "token"]
 
 
 def test_migrate_waiting_row_is_owed_since_its_run_at(shipped: ScratchDatabase) -> None:

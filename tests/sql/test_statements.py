@@ -30,10 +30,10 @@ def parameters(text: str) -> dict[str, set[str]]:
 
 def test_statement_by_noun_and_verb_is_its_text() -> None:
     """A statement is asked for by the name that stands above it."""
-    assert statement("jobs.isolation") == "select current_setting('transaction_isolation')"
+    assert statement("enqueue.isolation") == "select current_setting('transaction_isolation')"
 
 
-@pytest.mark.parametrize("name", ["jobs.nothing", "jobs.", "jobs", "jobs.claim.more"])
+@pytest.mark.parametrize("name", ["claims.nothing", "claims.", "claims", "claims.claim.more"])
 def test_statement_of_an_unknown_name_is_refused(name: str) -> None:
     """A misspelt name is a mistake of this package, and is not run as an empty statement."""
     with pytest.raises(KeyError):

@@ -23,6 +23,8 @@ class Migration(migrations.Migration):
                 migrations.RemoveField("job", "lease_until"),
                 migrations.AddField("job", "token", models.BigIntegerField(db_default=0)),
                 migrations.AddField("job", "lost_leases", models.SmallIntegerField(db_default=0)),
+                migrations.AddField("job", "deferrals", models.SmallIntegerField(db_default=0)),
+                migrations.AddField("job", "serial_key", models.TextField(null=True)),
                 migrations.AddField("job", "retry_count", models.IntegerField(db_default=0)),
                 migrations.AddField("job", "due_at", models.DateTimeField(db_default=Now())),
                 migrations.AddField("job", "claimed_at", models.DateTimeField(null=True)),
@@ -31,6 +33,21 @@ class Migration(migrations.Migration):
                 migrations.AddField("job", "result", models.JSONField(null=True)),
                 migrations.AddField("job", "rerun", models.JSONField(null=True)),
             ],
+        ),
+        migrations.CreateModel(
+            name="Queue",
+            fields=[
+                ("name", models.TextField(primary_key=True, serialize=False)),
+                ("paused_at", models.DateTimeField(null=True)),
+                ("paused_by", models.TextField(null=True)),
+                ("updated_at", models.DateTimeField(db_default=Now())),
+            ],
+            options={
+                "verbose_name": "queue",
+                "verbose_name_plural": "queues",
+                "db_table": "x_job_queues",
+                "default_permissions": ("view",),
+            },
         ),
         migrations.CreateModel(
             name="JobSignal",

@@ -47,7 +47,9 @@ class Migration(migrations.Migration):
             AddConstraintNotValid(
                 "job",
                 models.CheckConstraint(
-                    condition=models.Q(attempt__gte=0, lost_leases__gte=0, token__gte=0),
+                    condition=models.Q(
+                        attempt__gte=0, lost_leases__gte=0, deferrals__gte=0, token__gte=0
+                    ),
                     name="x_jobs_counts_not_negative",
                 ),
             ),

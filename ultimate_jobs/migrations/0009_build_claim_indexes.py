@@ -6,6 +6,7 @@ that is interrupted leaves an invalid index, and running migrate again replaces 
 """
 
 from django.db import migrations, models
+from django.db.models.functions import Coalesce, Collate
 
 from ultimate_jobs.migrations._concurrent import BuildIndex
 
@@ -19,7 +20,11 @@ class Migration(migrations.Migration):
         BuildIndex(
             "job",
             models.Index(
-                fields=["queue", "-priority", "due_at", "id"],
+                "queue",
+                models.F("priority").desc(),
+                Collate(Coalesce("tenant_id", models.Value("")), "C"),
+                "due_at",
+                "id",
                 condition=models.Q(state="ready"),
                 name="x_jobs_ready_idx",
             ),
@@ -46,6 +51,17 @@ class Migration(migrations.Migration):
                 fields=["queue", "id"],
                 condition=models.Q(state="dead"),
                 name="x_jobs_dead_idx",
+            ),
+        ),
+        BuildIndex(
+            "job",
+            models.Index(
+                fields=["serial_key", "created_at", "id"],
+                condition=models.Q(
+                    serial_key__isnull=False,
+                    state__in=["ready", "delayed", "running", "suspended"],
+                ),
+                name="x_jobs_serial_idx",
             ),
         ),
     ]

@@ -5,6 +5,7 @@ from ultimate_jobs.models.event import JobEvent
 from ultimate_jobs.models.job import Job
 from ultimate_jobs.models.lease import Lease
 from ultimate_jobs.models.outbox import OutboxMessage
+from ultimate_jobs.models.queue import Queue
 from ultimate_jobs.models.step import JobSignal, JobStep
 from ultimate_jobs.models.task import SchedulerLeader, SchedulerOccurrence, SchedulerState
 
@@ -17,6 +18,7 @@ __all__ = [
     "JobStep",
     "Lease",
     "OutboxMessage",
+    "Queue",
     "SchedulerLeader",
     "SchedulerOccurrence",
     "SchedulerState",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pgtrigger
 from django.db import models
-from django.db.models.functions import Coalesce, Now
+from django.db.models.functions import Coalesce, Collate, Now
 from django.utils.translation import gettext_lazy as _
 
 from ultimate_jobs.sql import statement
@@ -18,7 +18,9 @@ class Job(models.Model):
     """A run of a job across its attempts.
 
     ``run_at`` is "not before"; ``due_at`` is since when the run is owed. A shed moves only the
-    first. ``(worker, token)`` is the claim that alone may write to a running row.
+    first. ``(worker, token)`` is the claim that alone may write to a running row. Of the live runs
+    with one ``serial_key`` only the oldest is claimed. ``deferrals`` counts the attempts that asked
+    to be repeated later.
     """
 
     id = models.UUIDField(primary_key=True)
@@ -27,6 +29,7 @@ class Job(models.Model):
     queue = models.TextField()
     tenant_id = models.TextField(null=True)
     idempotency_key = models.TextField()
+    serial_key = models.TextField(null=True)
     payload = models.JSONField()
     result = models.JSONField(null=True)
     rerun = models.JSONField(null=True)
@@ -35,6 +38,7 @@ class Job(models.Model):
     attempt = models.IntegerField(db_default=0)
     max_attempts = models.IntegerField(db_default=1)
     lost_leases = models.SmallIntegerField(db_default=0)
+    deferrals = models.SmallIntegerField(db_default=0)
     retry_count = models.IntegerField(db_default=0)
     worker = models.UUIDField(null=True)
     token = models.BigIntegerField(db_default=0)
@@ -71,7 +75,9 @@ class Job(models.Model):
                 name="x_jobs_priority_in_range",
             ),
             models.CheckConstraint(
-                condition=models.Q(attempt__gte=0, lost_leases__gte=0, token__gte=0),
+                condition=models.Q(
+                    attempt__gte=0, lost_leases__gte=0, deferrals__gte=0, token__gte=0
+                ),
                 name="x_jobs_counts_not_negative",
             ),
             models.CheckConstraint(
@@ -79,8 +85,13 @@ class Job(models.Model):
             ),
         ]
         indexes = [
+            # By tenant before due time: claims rotate between tenants, each in its own order.
             models.Index(
-                fields=["queue", "-priority", "due_at", "id"],
+                "queue",
+                models.F("priority").desc(),
+                Collate(Coalesce("tenant_id", models.Value("")), "C"),
+                "due_at",
+                "id",
                 condition=models.Q(state=JobState.READY.value),
                 name="x_jobs_ready_idx",
             ),
@@ -98,6 +109,13 @@ class Job(models.Model):
                 fields=["queue", "id"],
                 condition=models.Q(state=JobState.DEAD.value),
                 name="x_jobs_dead_idx",
+            ),
+            models.Index(
+                fields=["serial_key", "created_at", "id"],
+                condition=models.Q(
+                    serial_key__isnull=False, state__in=[state.value for state in LIVE]
+                ),
+                name="x_jobs_serial_idx",
             ),
         ]
         # AFTER triggers: a BEFORE ROW trigger locks each row before its WHEN clause is asked.

@@ -10,7 +10,7 @@ _HEAD = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 
 
 def statement(name: str) -> str:
-    """Return one statement, for example ``statement("jobs.claim")``.
+    """Return one statement, for example ``statement("claims.claim")``.
 
     Raises:
         KeyError: the file holds no statement of this name.

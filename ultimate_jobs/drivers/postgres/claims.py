@@ -1,37 +1,20 @@
-"""Claim, ack, nack and cancel on PostgreSQL; each one statement over arrays."""
+"""Claims on PostgreSQL: which jobs a worker takes."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
-from ultimate_jobs.drivers.postgres.rows import job_state
-from ultimate_jobs.drivers.postgres.statements import Statements, scope
-from ultimate_jobs.states import FINAL, JobState
+from ultimate_jobs.drivers.postgres.statements import Statements
 from ultimate_jobs.types import (
-    CancelAnswer,
-    CancelOutcome,
     Claim,
     ClaimRequest,
-    Completion,
-    Nack,
-    TenantScope,
-    WriteAnswer,
-    Written,
 )
 
 # A claim looks into so many queues first: those whose first due job comes before the others'. With
 # 200 queues of 100 jobs, one that looked into all of them took 480 ms, and this one takes 45.
 MOST_QUEUES = 8
-
-
-class _Fenced(Protocol):
-    @property
-    def id(self) -> UUID: ...
-    @property
-    def token(self) -> int: ...
 
 
 def claim(run: Statements, request: ClaimRequest) -> list[Claim]:
@@ -40,7 +23,7 @@ def claim(run: Statements, request: ClaimRequest) -> list[Claim]:
     if not shares:
         return []
     rows = run.rows(
-        "jobs.claim",
+        "claims.claim",
         worker=request.worker,
         names=list(request.names),
         queues=list(shares),
@@ -103,110 +86,3 @@ def _claim(worker: UUID, row: tuple[Any, ...]) -> Claim:
         due_at=row[13],
         traceparent=row[14],
     )
-
-
-def ack(run: Statements, worker: UUID, completions: Sequence[Completion]) -> list[WriteAnswer]:
-    """Complete claims, matched on worker and token."""
-    if not completions:
-        return []
-    rows = run.rows(
-        "jobs.ack",
-        worker=worker,
-        ids=[one.id for one in completions],
-        tokens=[one.token for one in completions],
-        results=[one.result for one in completions],
-    )
-    return _answers(run, worker, completions, rows)
-
-
-def nack(run: Statements, worker: UUID, nacks: Sequence[Nack]) -> list[WriteAnswer]:
-    """Give claims back, matched on worker and token."""
-    if not nacks:
-        return []
-    rows = run.rows(
-        "jobs.nack",
-        worker=worker,
-        ids=[one.id for one in nacks],
-        tokens=[one.token for one in nacks],
-        counts=[one.counts_as_attempt for one in nacks],
-        parks=[one.park for one in nacks],
-        dead=[one.dead_letter for one in nacks],
-        delays_ms=[one.delay_ms for one in nacks],
-        errors=[_last_error(one) for one in nacks],
-        details=[_detail(one) for one in nacks],
-    )
-    return _answers(run, worker, nacks, rows)
-
-
-def _last_error(nack: Nack) -> str | None:
-    if nack.failure is None:
-        return None
-    return f"{nack.failure.error_class}: {nack.failure.message}"
-
-
-def _detail(nack: Nack) -> str | None:
-    if nack.failure is None:
-        return None
-    return json.dumps(
-        {
-            "error_class": nack.failure.error_class,
-            "message": nack.failure.message,
-            "traceback": nack.failure.traceback,
-            "delay_ms": nack.delay_ms,
-            "counted": nack.counts_as_attempt,
-        }
-    )
-
-
-def _answers(
-    run: Statements,
-    worker: UUID,
-    asked: Sequence[_Fenced],
-    rows: list[tuple[Any, ...]],
-) -> list[WriteAnswer]:
-    written = {(id_, token): JobState(state) for id_, token, state in rows}
-    unwritten = [one for one in asked if (one.id, one.token) not in written]
-    busy = _still_mine(run, worker, unwritten) if unwritten else frozenset()
-    answers = []
-    for one in asked:
-        state = written.get((one.id, one.token))
-        if state is not None:
-            outcome = Written.DONE
-        else:
-            outcome = Written.BUSY if (one.id, one.token) in busy else Written.LOST
-        answers.append(WriteAnswer(id=one.id, token=one.token, outcome=outcome, state=state))
-    return answers
-
-
-def _still_mine(
-    run: Statements, worker: UUID, unwritten: Sequence[_Fenced]
-) -> frozenset[tuple[UUID, int]]:
-    rows = run.rows(
-        "jobs.still_mine",
-        worker=worker,
-        ids=[one.id for one in unwritten],
-        tokens=[one.token for one in unwritten],
-    )
-    return frozenset((id_, token) for id_, token in rows)
-
-
-def cancel(
-    run: Statements, ids: Sequence[UUID], *, tenant: TenantScope, by: str
-) -> list[CancelAnswer]:
-    """End waiting jobs, ask running ones to stop."""
-    if not ids:
-        return []
-    rows = run.rows("jobs.cancel", ids=list(ids), by=by, **scope(tenant))
-    found = {id_: _cancelled(id_, before, after) for id_, before, after in rows}
-    return [found.get(id_) or CancelAnswer(id=id_, outcome=CancelOutcome.NOT_FOUND) for id_ in ids]
-
-
-def _cancelled(id_: UUID, before: str, after: str) -> CancelAnswer:
-    state = job_state(after)
-    if job_state(before) in FINAL:
-        outcome = CancelOutcome.ALREADY_FINAL
-    elif state is JobState.RUNNING:
-        outcome = CancelOutcome.REQUESTED
-    else:
-        outcome = CancelOutcome.CANCELLED
-    return CancelAnswer(id=id_, outcome=outcome, state=state)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from ultimate_jobs import conf
 from ultimate_jobs.drivers.base import Introspection, Leases, Outbox
-from ultimate_jobs.drivers.postgres import claims, enqueueing
+from ultimate_jobs.drivers.postgres import claims, endings, enqueueing
 from ultimate_jobs.drivers.postgres.introspection import PostgresIntrospection
 from ultimate_jobs.drivers.postgres.leases import PostgresLeases
 from ultimate_jobs.drivers.postgres.outbox import PostgresOutbox
@@ -87,20 +87,20 @@ class PostgresDriver:
         return claims.claim(self._run, request)
 
     def ack(self, worker: UUID, completions: Sequence[Completion]) -> list[WriteAnswer]:
-        return claims.ack(self._run, worker, completions)
+        return endings.ack(self._run, worker, completions)
 
     def nack(self, worker: UUID, nacks: Sequence[Nack]) -> list[WriteAnswer]:
-        return claims.nack(self._run, worker, nacks)
+        return endings.nack(self._run, worker, nacks)
 
     def heartbeat(self, worker: UUID) -> HeartbeatAnswer:
         renewed = self._run.rows("leases.renew", worker=worker, ttl_ms=self.lease_ttl_ms)
         if not any(kind == "worker" for (kind,) in renewed):
             return HeartbeatAnswer(alive=False)
-        asked = self._run.rows("jobs.cancel_requests", worker=worker)
+        asked = self._run.rows("endings.cancel_requests", worker=worker)
         return HeartbeatAnswer(alive=True, cancel_requested=frozenset(row[0] for row in asked))
 
     def cancel(self, ids: Sequence[UUID], *, tenant: TenantScope, by: str) -> list[CancelAnswer]:
-        return claims.cancel(self._run, ids, tenant=tenant, by=by)
+        return endings.cancel(self._run, ids, tenant=tenant, by=by)
 
     def at(self, alias: str) -> PostgresDriver:
         return PostgresDriver(

@@ -77,7 +77,7 @@ def _enqueue_chunk(
         if not missing:
             return [answer for answer in answers if answer is not None]
         if isolation is None:
-            isolation = run.rows("jobs.isolation")[0][0]
+            isolation = run.rows("enqueue.isolation")[0][0]
     raise EnqueueContended(job=requests[missing[0]].name, tries=MAX_TURNS)
 
 
@@ -129,10 +129,10 @@ def _insert(
 ) -> dict[object, EnqueueAnswer]:
     if len(requests) == 1:
         params = {column: getattr(requests[0], column) for column in _COLUMNS}
-        rows = run.rows("jobs.enqueue_one", any_isolation=any_isolation, **params)
+        rows = run.rows("enqueue.one", any_isolation=any_isolation, **params)
     else:
         arrays = {column: [getattr(r, column) for r in requests] for column in _COLUMNS}
-        rows = run.rows("jobs.enqueue_many", any_isolation=any_isolation, **arrays)
+        rows = run.rows("enqueue.many", any_isolation=any_isolation, **arrays)
     return {
         id_: EnqueueAnswer(
             id=id_, run_id=run_id, deduped=False, state=JobState(state), same_input=True
@@ -142,18 +142,18 @@ def _insert(
 
 
 def _share_waiting(run: Statements, requests: list[EnqueueRequest]) -> list[EnqueueAnswer | None]:
-    return _holders(run, "jobs.share_waiting", requests)
+    return _holders(run, "enqueue.share_waiting", requests)
 
 
 def _find_running(run: Statements, requests: list[EnqueueRequest]) -> list[EnqueueAnswer | None]:
-    return _holders(run, "jobs.find_running", requests)
+    return _holders(run, "enqueue.find_running", requests)
 
 
 def _rerun(run: Statements, requests: list[EnqueueRequest]) -> list[EnqueueAnswer | None]:
     answers: list[EnqueueAnswer | None] = []
     for request in requests:
         params = {column: getattr(request, column) for column in _COLUMNS}
-        rows = run.rows("jobs.request_rerun", **params)
+        rows = run.rows("enqueue.request_rerun", **params)
         answers.append(_deduped(*rows[0]) if rows else None)
     return answers
 

@@ -45,7 +45,7 @@ class PostgresIntrospection:
         self._run = Statements(alias)
 
     def now(self) -> datetime:
-        moment: datetime = self._run.rows("jobs.now")[0][0]
+        moment: datetime = self._run.rows("endings.now")[0][0]
         return moment
 
     def get(self, job_id: UUID, *, tenant: TenantScope) -> JobRecord | None:
@@ -100,7 +100,7 @@ class PostgresIntrospection:
                 # A savepoint: an enqueue may take the key between our look and our write.
                 with transaction.atomic(using=self._alias):
                     self._run.rows(
-                        "jobs.retry",
+                        "endings.retry",
                         id=job_id,
                         state=target["state"],
                         by=by,
@@ -117,7 +117,7 @@ class PostgresIntrospection:
             return job_record(_readable(self._jobs().get(id=job_id)))
 
     def _retry_target(self, job_id: UUID, tenant: TenantScope, *, fresh: bool) -> dict[str, str]:
-        rows = self._run.rows("jobs.retry_target", id=job_id, **scope(tenant))
+        rows = self._run.rows("endings.retry_target", id=job_id, **scope(tenant))
         if not rows:
             raise JobNotFound(job_id=job_id)
         _, name, owner, key, state = rows[0]
@@ -128,7 +128,7 @@ class PostgresIntrospection:
 
     def _refuse_held_key(self, job_id: UUID, target: dict[str, str]) -> None:
         holder = self._run.rows(
-            "jobs.live_holder", name=target["name"], tenant=target["tenant"], key=target["key"]
+            "endings.live_holder", name=target["name"], tenant=target["tenant"], key=target["key"]
         )
         if holder and holder[0][0] != job_id:
             raise JobDuplicate(job=target["name"], job_id=holder[0][0], state=holder[0][1])

@@ -1,0 +1,171 @@
+-- How a claim or a wait ends, and how a job that ended comes back.
+--
+-- Time is x_now() everywhere. States are literals, because a bound parameter would keep the
+-- planner from proving that a partial index applies.
+--
+-- Lock order. Whoever may wait for a row (enqueue, its share locks, cancel) takes rows in the order
+-- of (name, tenant, key) by code point. Whoever works in bulk for a worker (claim, ack, nack,
+-- rescue) never waits: it skips what is locked and comes again. So no two of them can deadlock.
+
+-- name: ack
+-- Matched on worker AND token. A row that a caller holds locked (a dedupe, a rerun request) is
+-- skipped, not waited for: one open transaction must not hold up a whole batch.
+with held as materialized (
+    select j.ctid as place, d.result
+    from unnest(%(ids)s::uuid[], %(tokens)s::bigint[], %(results)s::text[])
+        as d(id, token, result)
+    join x_jobs j on j.id = d.id
+    where j.state = 'running' and j.worker = %(worker)s::uuid and j.token = d.token
+    for no key update of j skip locked
+),
+written as (
+    update x_jobs j
+    set state = case when j.cancel_requested_at is null then 'completed' else 'cancelled' end,
+        result = case when j.cancel_requested_at is null then held.result::jsonb end,
+        finished_at = x_now(), updated_at = x_now()
+    from held
+    where j.ctid = held.place
+    returning j.id, j.run_id, j.token, j.state, j.attempt, j.worker
+),
+noted as (
+    insert into x_job_events (job_id, run_id, type, attempt, at, worker, detail)
+    select w.id, w.run_id, 'cancelled', w.attempt, x_now(), w.worker, '{}'
+    from written w
+    where w.state = 'cancelled'
+)
+select id, token, state from written;
+
+-- name: nack
+-- Two facts, two flags: "counts" is the attempt, "park" is the state. A shed sets neither, so the
+-- job stays owed since its old due_at and only run_at moves. A requested cancel beats them all.
+with decided as materialized (
+    select j.ctid as place, d.*,
+        case
+            when j.cancel_requested_at is not null then 'cancelled'
+            when d.dead then 'dead'
+            when d.park then 'suspended'
+            else 'ready'
+        end as state
+    from unnest(
+        %(ids)s::uuid[], %(tokens)s::bigint[], %(counts)s::boolean[], %(parks)s::boolean[],
+        %(dead)s::boolean[], %(delays_ms)s::bigint[], %(errors)s::text[], %(details)s::text[]
+    ) as d(id, token, counts, park, dead, delay_ms, error, detail)
+    join x_jobs j on j.id = d.id
+    where j.state = 'running' and j.worker = %(worker)s::uuid and j.token = d.token
+    for no key update of j skip locked
+),
+written as (
+    update x_jobs j
+    set state = d.state,
+        attempt = case when d.counts then j.attempt else greatest(j.attempt - 1, 0) end,
+        run_at = case when d.state in ('dead', 'cancelled') then j.run_at
+            else x_now() + d.delay_ms * interval '1 ms' end,
+        due_at = case when d.state in ('ready', 'suspended') and (d.counts or d.park)
+            then x_now() + d.delay_ms * interval '1 ms' else j.due_at end,
+        last_error = coalesce(d.error, j.last_error),
+        worker = case when d.state in ('dead', 'cancelled') then j.worker end,
+        finished_at = case when d.state in ('dead', 'cancelled') then x_now() end,
+        updated_at = x_now()
+    from decided d
+    where j.ctid = d.place
+    returning j.id, j.run_id, d.token, d.state, d.detail, d.park, d.error,
+        case when d.counts then j.attempt else j.attempt + 1 end as attempt
+),
+noted as (
+    insert into x_job_events (job_id, run_id, type, attempt, at, worker, detail)
+    select w.id, w.run_id,
+        case w.state
+            when 'dead' then 'dead' when 'cancelled' then 'cancelled'
+            when 'suspended' then 'parked' else 'failed'
+        end,
+        w.attempt, x_now(), %(worker)s::uuid, coalesce(w.detail, '{}')::jsonb
+    from written w
+    where w.state <> 'ready' or w.error is not null
+)
+select id, token, state from written;
+
+-- name: still_mine
+-- After an ack or nack that wrote fewer rows than asked: what is still ours was only locked.
+select j.id, j.token
+from unnest(%(ids)s::uuid[], %(tokens)s::bigint[]) as d(id, token)
+join x_jobs j on j.id = d.id
+where j.state = 'running' and j.worker = %(worker)s::uuid and j.token = d.token;
+
+-- name: cancel
+-- A waiting job ends here; a running one keeps its key and is asked to stop.
+with target as materialized (
+    select j.id, j.state
+    from x_jobs j
+    where j.id = any(%(ids)s::uuid[])
+        and (%(any_tenant)s::boolean or coalesce(j.tenant_id, '') = coalesce(%(tenant)s::text, ''))
+    order by j.name collate "C", coalesce(j.tenant_id, '') collate "C",
+        j.idempotency_key collate "C"
+    for no key update
+),
+written as (
+    update x_jobs j
+    set state = case when target.state = 'running' then 'running' else 'cancelled' end,
+        finished_at = case when target.state = 'running' then null else x_now() end,
+        cancel_requested_at = x_now(), updated_at = x_now()
+    from target
+    where j.id = target.id and j.cancel_requested_at is null
+        and target.state in ('ready', 'delayed', 'running', 'suspended')
+    returning j.id, j.run_id, j.state, j.attempt, j.worker
+),
+noted as (
+    insert into x_job_events (job_id, run_id, type, attempt, at, worker, detail)
+    select w.id, w.run_id,
+        case when w.state = 'running' then 'cancel_requested' else 'cancelled' end,
+        w.attempt, x_now(), w.worker, jsonb_build_object('by', %(by)s::text)
+    from written w
+)
+select target.id, target.state, coalesce(written.state, target.state)
+from target
+left join written on written.id = target.id;
+
+-- name: cancel_requests
+-- Index: x_jobs_running_idx.
+select id from x_jobs
+where state = 'running' and worker = %(worker)s::uuid and cancel_requested_at is not null;
+
+-- name: now
+-- Screens tell what is due by the clock that decides it, not by Python's.
+select x_now();
+
+-- name: retry_target
+-- Locked, so that two operators who retry the same job do so one after the other.
+select id, name, tenant_id, idempotency_key, state
+from x_jobs
+where id = %(id)s::uuid
+    and (%(any_tenant)s::boolean or coalesce(tenant_id, '') = coalesce(%(tenant)s::text, ''))
+for no key update;
+
+-- name: retry
+-- The same UPDATE raises retry_count: the trigger final_job_stays_final lets nothing else through.
+-- The token is never reset, so a zombie of the finished run can write nothing.
+with revived as (
+    update x_jobs j
+    set state = 'ready', attempt = 0, lost_leases = 0, retry_count = j.retry_count + 1,
+        run_at = x_now(), due_at = x_now(), updated_at = x_now(), finished_at = null,
+        claimed_at = null, cancel_requested_at = null, worker = null, rerun = null,
+        run_id = coalesce(%(fresh_run_id)s::uuid, j.run_id),
+        result = case when %(fresh_run_id)s::uuid is null then j.result end
+    where j.id = %(id)s::uuid and j.state = %(state)s::text
+    returning j.id, j.run_id
+),
+noted as (
+    insert into x_job_events (job_id, run_id, type, attempt, at, detail)
+    select id, run_id, 'retried', 0, x_now(), jsonb_build_object(
+        'by', %(by)s::text, 'from', %(state)s::text, 'fresh', %(fresh_run_id)s::uuid is not null)
+    from revived
+)
+select id from revived;
+
+-- name: live_holder
+-- Names the job that stands in a retry's way; by the unique index of live keys.
+select id, state
+from x_jobs
+where name = %(name)s::text
+    and coalesce(tenant_id, '') = coalesce(%(tenant)s::text, '')
+    and idempotency_key = %(key)s::text
+    and state in ('ready', 'delayed', 'running', 'suspended');
