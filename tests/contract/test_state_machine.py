@@ -168,7 +168,8 @@ class Jobs(RuleBasedStateMachine):
         taken = [claim.id for claim in claims]
         due = self.model.claimable(known, Moment(span.start, span.end))
         sure = {job_id for job_id, is_due in due.items() if is_due or job_id in taken}
-        assert taken == sorted(sure, key=self._place)[:limit]
+        assert len(taken) == min(limit, len(sure))
+        self._check_order(taken, left=sure - set(taken))
         for claim in claims:
             self.model.claim(claim)
             row = self.model.rows[claim.id]
@@ -176,6 +177,27 @@ class Jobs(RuleBasedStateMachine):
             assert (claim.run_id, claim.lost_leases) == (row.run_id, row.lost)
             assert json.loads(claim.payload) == json.loads(row.request.payload)
         self.claims += claims
+
+    def _check_order(self, taken: list[UUID], *, left: set[UUID]) -> None:
+        """Priority beats all, and within one tenant and priority age decides.
+
+        What waited takes its turn like a tenant of its own, so what is left out is compared only
+        with its like.
+        """
+        rows = {job_id: self.model.rows[job_id] for job_id in (*taken, *left)}
+        places = [self._place(job_id) for job_id in taken]
+        assert [place[0] for place in places] == sorted(place[0] for place in places)
+        for tenant in {row.request.tenant for row in rows.values()}:
+            mine = [self._place(one) for one in taken if rows[one].request.tenant == tenant]
+            assert mine == sorted(mine)
+        for one in left:
+            assert not any(self._place(one)[0] < self._place(other)[0] for other in taken)
+            alike = [other for other in taken if self._kind(rows[other]) == self._kind(rows[one])]
+            assert not any(self._place(one) < self._place(other) for other in alike)
+
+    @staticmethod
+    def _kind(row: Any) -> tuple[Any, ...]:
+        return (row.request.tenant, row.state == "ready")
 
     def _place(self, job_id: UUID) -> tuple[int, Any, UUID]:
         row = self.model.rows[job_id]

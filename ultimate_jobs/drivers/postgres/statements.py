@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
 from django.db.utils import DatabaseError, IntegrityError
 
 from ultimate_jobs.drivers.vendors import require_postgresql
@@ -42,9 +43,23 @@ class Statements:
                 replaced.
             DatabaseUnsupported: it is no PostgreSQL.
         """
-        with schema_errors(self.alias), self.connection.cursor() as cursor:
+        with schema_errors(self.alias), self._cursor() as cursor:
             cursor.execute(statement(name), params)
             return cursor.fetchall() if cursor.description else []
+
+    def _cursor(self) -> CursorWrapper:
+        """Return a cursor whose values travel apart from the text and in binary.
+
+        Django's own interpolates them, which for arrays of a thousand ids costs more than the
+        statement itself.
+        """
+        connection = self.connection
+        # Django connects as it needs to: this is the one way to have it do so that is public.
+        with connection.wrap_database_errors:
+            connection.ensure_connection()
+            cursor = psycopg.Cursor(connection.connection)
+        cursor.format = psycopg.pq.Format.BINARY
+        return connection._prepare_cursor(cursor)
 
 
 @contextmanager
