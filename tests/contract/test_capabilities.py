@@ -16,7 +16,7 @@ from ultimate_jobs.types import Claim
 
 from .harness import Harness
 
-FLAGS = ("introspection", "leases", "steps", "outbox", "backfills", "tasks", "processes")
+FLAGS = ("introspection", "leases", "steps", "outbox", "backfills", "tasks", "processes", "wakeups")
 
 
 class _Abandon(Exception):
@@ -45,7 +45,7 @@ def test_flags_of_a_driver_are_all_there(driver: Harness, request: pytest.Fixtur
 def test_flags_of_a_driver_are_kept(driver: Harness) -> None:
     """A capability object is there exactly where its flag says so."""
     available = {}
-    for flag in ("introspection", "leases", "outbox"):
+    for flag in ("introspection", "leases", "outbox", "wakeups"):
         try:
             available[flag] = getattr(driver.driver, flag) is not None
         except DriverUnsupported:

@@ -43,6 +43,8 @@ def wrote(answers: Any) -> bool:
 
 def arm(point: str) -> None:
     from ultimate_jobs.drivers.postgres import PostgresDriver
+    from ultimate_jobs.drivers.postgres.endings import PostgresAtomic
+    from ultimate_jobs.drivers.postgres.claims import PostgresClaimer
     from ultimate_jobs.drivers.postgres.leases import PostgresLeases
     from ultimate_jobs.processes.acknowledger import Acknowledger
     from ultimate_jobs.processes.executor import Executor
@@ -50,9 +52,15 @@ def arm(point: str) -> None:
     if point == "lease taken":
         die_after(PostgresLeases, "register")
     elif point == "claimed":
-        die_after(PostgresDriver, "claim", when=bool)
+        die_after(PostgresClaimer, "claim", when=bool)
     elif point == "body ended":
         die_after(Executor, "perform")
+    elif point == "atomic body ended":
+        die_before(PostgresAtomic, "complete")
+    elif point == "completed, not committed":
+        die_after(PostgresAtomic, "complete")
+    elif point == "committed, not told":
+        die_after(Executor, "_perform_atomically")
     elif point == "outcome collected":
         die_after(Acknowledger, "_collect")
     elif point == "acknowledged":

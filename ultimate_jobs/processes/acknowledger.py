@@ -17,9 +17,10 @@ from ultimate_jobs.processes.loops import (
     tell_database_error,
 )
 from ultimate_jobs.processes.outcomes import Outcome, Tally, tell_lost, tell_written
+from ultimate_jobs.processes.slots import SlotKeeper
 from ultimate_jobs.services import attempts
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import ANY_TENANT, Completion, Nack, WriteAnswer, Written
+from ultimate_jobs.types import ANY_TENANT, Claim, Completion, Nack, WriteAnswer, Written
 
 # What the database, or psycopg before it, refuses for its content.
 POISON = (DataError, IntegrityError, UnicodeEncodeError)
@@ -38,6 +39,7 @@ class Acknowledger:
     Args:
         interval: seconds that the first outcome of a batch waits for others.
         batch: this many are written at once.
+        slots: knows which claims hold slots, and gives them back once their end is written.
         on_written: called after each flush.
     """
 
@@ -47,6 +49,7 @@ class Acknowledger:
         *,
         interval: float,
         batch: int,
+        slots: SlotKeeper | None = None,
         on_written: Callable[[], None],
         on_bug: Callable[[], None],
     ) -> None:
@@ -55,9 +58,10 @@ class Acknowledger:
         self._driver = driver
         self._interval = interval
         self._batch = batch
+        self._slots = SlotKeeper(driver) if slots is None else slots
         self._on_written = on_written
         self._lock = Lock()
-        self._pending: dict[Key, Outcome] = {}
+        self._pending: dict[Outcome, None] = {}
         self._pending_size = 0
         # How many of them no step has seen yet, since when, and whether they may wait for others.
         self._new = 0
@@ -66,8 +70,8 @@ class Acknowledger:
 
     @property
     def pending(self) -> int:
-        """How many outcomes are not yet written."""
-        return len(self._pending)
+        """How many outcomes are not yet written, and slots of written ones not yet given back."""
+        return len(self._pending) + self._slots.ending
 
     @property
     def pending_size(self) -> int:
@@ -77,18 +81,28 @@ class Acknowledger:
     def holds(self) -> set[Key]:
         """Return the claims whose outcomes are not yet written."""
         with self._lock:
-            return set(self._pending)
+            return {outcome.key for outcome in self._pending}
 
     def add(self, outcome: Outcome) -> None:
         """Take one outcome; called by any thread."""
         with self._lock:
-            self._pending[outcome.key] = outcome
+            self._pending[outcome] = None
             self._pending_size += outcome.size
             self._new += 1
             count = self._new
             if count == 1:
                 self._new_since = time.monotonic()
-        if count in (1, self._batch):
+            # Another job may wait for its slot.
+            is_urgent = self._slots.holds(outcome.key)
+            self._urgent = self._urgent or is_urgent
+        if is_urgent or count in (1, self._batch):
+            self.loop.wake.call()
+
+    def release(self, claim: Claim) -> None:
+        """Give back the slots of a claim with nothing left to write here; called by any thread."""
+        key = (claim.id, claim.token)
+        if self._slots.holds(key):
+            self._slots.ended(key)
             self.loop.wake.call()
 
     def hurry(self) -> None:
@@ -105,6 +119,7 @@ class Acknowledger:
         due = self._collect()
         try:
             self._write_all(due)
+            self._slots.give_back()
         finally:
             if due:
                 self._on_written()
@@ -122,13 +137,13 @@ class Acknowledger:
         with self._lock:
             self._new = 0
             self._urgent = False
-            return [one for one in self._pending.values() if one.not_before <= now]
+            return [one for one in self._pending if one.not_before <= now]
 
     def _next_pause(self) -> float:
         """What is new wakes this loop; what was put off must be waited for."""
         now = time.monotonic()
         with self._lock:
-            later = [one.not_before - now for one in self._pending.values() if one.tries]
+            later = [one.not_before - now for one in self._pending if one.tries]
             new_since = self._new_since + self._interval - now if self._new else LONG
         return min([*later, new_since])
 
@@ -161,8 +176,14 @@ class Acknowledger:
                 raise
             self._refused(worker, batch, send, error)
             return
+        plain: list[Outcome] = []
         for outcome, answer in zip(batch, answers, strict=True):
-            self._settle(outcome, answer)
+            if answer.state is JobState.COMPLETED:
+                plain.append(outcome)
+            else:
+                self._settle(outcome, answer)
+        self.tally.add("completed", len(plain))
+        self._forget(plain)
 
     def _refused(
         self, worker: UUID, batch: Sequence[Outcome], send: Send, error: Exception
@@ -190,9 +211,16 @@ class Acknowledger:
             tell_written(outcome, state, self.tally)
         else:
             tell_lost(outcome, self.tally)
+        self._forget([outcome])
+
+    def _forget(self, outcomes: Sequence[Outcome]) -> None:
+        # Before they are gone from here: at no moment is a slot that is still taken nobody's.
+        for outcome in outcomes:
+            self._slots.ended(outcome.key)
         with self._lock:
-            del self._pending[outcome.key]
-            self._pending_size -= outcome.size
+            for outcome in outcomes:
+                del self._pending[outcome]
+                self._pending_size -= outcome.size
 
     def _defer(self, outcome: Outcome) -> None:
         outcome.tries += 1

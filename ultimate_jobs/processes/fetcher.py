@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from uuid import UUID
+
 from ultimate_jobs.drivers.base import Driver
 from ultimate_jobs.events import emit
 from ultimate_jobs.processes.acknowledger import Acknowledger
@@ -9,8 +12,9 @@ from ultimate_jobs.processes.crew import Census, Crew
 from ultimate_jobs.processes.durations import prefetch
 from ultimate_jobs.processes.leases import LeaseKeeper
 from ultimate_jobs.processes.outcomes import Outcome
+from ultimate_jobs.processes.slots import SHED_MS, SlotKeeper
 from ultimate_jobs.services import attempts
-from ultimate_jobs.types import Claim, ClaimRequest, Nack, Written
+from ultimate_jobs.types import Claim, Nack, Written
 
 # Outcomes that may wait for the database before claiming slows down.
 MAX_PENDING_BATCHES = 10
@@ -18,6 +22,8 @@ MAX_PENDING_SIZE = 64 * 1024 * 1024
 
 # Seconds until it is asked again whether claiming is allowed.
 BRIEF = 0.05
+# So long at least between two looks at what is limited.
+LEAST_PAUSE = 0.005
 # How long a job waits whose earlier, lost body still runs here.
 OVERLAP_MS = 1_000
 # No claim may wait at all: there is room only where a thread starves.
@@ -31,6 +37,7 @@ class Fetcher:
         batch: at most so many jobs per claim; no more than two claims wait unstarted.
         poll: seconds between looks at a queue that had nothing more.
         worth: seconds of work that may wait unstarted.
+        slots: claims what is limited, and holds the slots of it; by default nothing is.
     """
 
     def __init__(
@@ -45,13 +52,24 @@ class Fetcher:
         batch: int,
         poll: float,
         worth: float,
+        slots: SlotKeeper | None = None,
     ) -> None:
         self._driver = driver
         self._keeper = keeper
         self._crew = crew
         self._acknowledger = acknowledger
-        self._names = names
-        self._queues = queues
+        self._slots = SlotKeeper(driver) if slots is None else slots
+        limits, apart = self._slots.limits, self._slots.avoids and bool(self._slots.limits)
+        self._claimer = driver.claimer(
+            queues=queues,
+            names=limits.unlimited if apart else names,
+            without=limits.queues if apart else (),
+            survey_every=poll,
+        )
+        self._claims_limited = apart
+        self._limited_first = False
+        # While unlimited jobs of this priority wait, limited ones of a lower one do not overtake.
+        self._floor: int | None = None
         self._batch = batch
         self._poll = poll
         self._worth = worth
@@ -73,20 +91,30 @@ class Fetcher:
         if self._is_stale(census):
             self.give_back_unstarted(reason="waited too long")
             census = self._crew.census(long_busy=self._worth)
+        was_quiet = census.in_flight == 0 and self._acknowledger.pending == 0
+        # They take turns, so that neither kind gets every thread that comes free.
+        self._limited_first = not self._limited_first
+        limited = self._claim_limited(census) if self._limited_first else None
+        if limited:
+            census = self._crew.census(long_busy=self._worth)
         hold = self._hold(census)
         limit = self._limit(census, hold)
         if limit < 1:
+            if not self._limited_first:
+                self._claim_limited(census)
             self._crew.call_when_room(hold // 2 if hold else NONE)
-            return self._poll
-        was_quiet = census.in_flight == 0 and self._acknowledger.pending == 0
+            return self._pause()
         claims = self._claim(limit)
+        self._floor = min(one.priority for one in claims) if len(claims) == limit else None
+        if not self._limited_first:
+            limited = self._claim_limited(self._crew.census(long_busy=self._worth))
         self.polls += 1
-        self.found_nothing = was_quiet and not claims
+        self.found_nothing = was_quiet and not claims and self._nothing_limited(limited)
         if len(claims) == limit:
             return 0.0
         # An empty queue is looked at again after the pause, not whenever a thread is free.
         self._crew.call_off()
-        return self._poll
+        return self._pause()
 
     def give_back_unstarted(self, *, reason: str) -> None:
         """Return the claims whose bodies have not begun, uncounted."""
@@ -116,6 +144,36 @@ class Fetcher:
             return 0
         return min(self._batch, wanted)
 
+    def _claim_limited(self, census: Census) -> int | None:
+        """Claim limited jobs for threads that are idle; return how many, or that it was no time."""
+        room = self._room(census) if self._claims_limited and self._slots.rest <= 0 else 0
+        if room < 1:
+            return None
+        claims = self._hand_over(
+            lambda worker: self._slots.claim(worker, room=room, floor=self._floor), first=True
+        )
+        return len(claims)
+
+    def _room(self, census: Census) -> int:
+        idle = census.idle - census.unstarted
+        if idle > 0 or not self._hold(census):
+            return min(self._batch, idle)
+        # The bodies are short: what goes to the front of the line starts at once. Without this,
+        # jobs that need no slot would leave none a thread.
+        ahead = sum(self._slots.holds((one.id, one.token)) for one in self._crew.unstarted())
+        return min(self._batch, 1 + census.nimble // 4 - ahead)
+
+    def _nothing_limited(self, claimed: int | None) -> bool:
+        return claimed == 0 if self._claims_limited else not self._slots.has_shed
+
+    def _pause(self) -> float:
+        # Whoever woke this worker may have spoken of what was not looked at.
+        owed_in = self._claimer.owed_in
+        poll = self._poll if owed_in is None else min(self._poll, max(LEAST_PAUSE, owed_in))
+        if not self._claims_limited:
+            return poll
+        return min(poll, max(LEAST_PAUSE, self._slots.rest))
+
     def _may_claim(self) -> bool:
         lease, unwritten = self._keeper.current, self._acknowledger
         return (
@@ -126,18 +184,32 @@ class Fetcher:
         )
 
     def _claim(self, limit: int) -> list[Claim]:
+        def claim(worker: UUID) -> list[Claim]:
+            return self._claimer.claim(worker, limit)
+
+        if self._claims_limited or not self._slots.limits:
+            return self._hand_over(claim)
+        return self._hand_over(
+            lambda worker: self._slots.claim_and_shed(worker, lambda: claim(worker))
+        )
+
+    def _hand_over(
+        self, claim: Callable[[UUID], list[Claim]], *, first: bool = False
+    ) -> list[Claim]:
+        """Claim, and give the crew what came."""
         worker = self._keeper.worker
         self._in_doubt = True
-        claims = self._driver.claim(
-            ClaimRequest(worker, names=self._names, limit=limit, queues=self._queues)
-        )
+        claims = claim(worker)
         self._in_doubt = False
         if claims:
             running = self._crew.running()
             # A body that runs here under a claim that was lost must end before it begins again.
             lost = {run.claim.id for run in running if run.claim.worker != worker}
-            self._crew.put([claim for claim in claims if claim.id not in lost])
-            self._give_back([claim for claim in claims if claim.id in lost], delay_ms=OVERLAP_MS)
+            mine = [claim for claim in claims if claim.id not in lost] if lost else claims
+            self._crew.put(mine, first=first)
+            if lost:
+                again = [claim for claim in claims if claim.id in lost]
+                self._give_back(again, delay_ms=OVERLAP_MS)
         return claims
 
     def _give_back_unanswered(self) -> None:
@@ -156,6 +228,8 @@ class Fetcher:
             if any(answer.outcome is Written.BUSY for answer in answers):
                 return
             emit("jobs.worker.handed_back", count=len(unknown), reason="the claim was unanswered")
+        if self._slots.limits:
+            self._slots.release_unknown(worker)
         self._in_doubt = False
 
     def _give_back(self, claims: list[Claim], *, delay_ms: int = 0) -> None:

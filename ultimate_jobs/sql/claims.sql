@@ -9,11 +9,13 @@
 --
 -- Time is x_now() everywhere, in a sub-select of its own where it is asked once per statement.
 -- States are literals, because a bound parameter would keep the planner from proving that a partial
--- index applies. Three spellings keep the planner on these two indexes whatever its statistics say;
+-- index applies. Four spellings keep the planner on these two indexes whatever its statistics say;
 -- without them it reads the whole backlog or table: "coalesce(name = any(...), false)" cannot use
 -- the index of keys and counts as true for every second row, however rare the names; a constant in
--- an inner LIMIT, where a column would be guessed as a tenth of the rows; and "ctid = any(array())",
--- which cannot become a hash join over all rows.
+-- an inner LIMIT, where a column would be guessed as a tenth of the rows; "ctid = any(array())", which
+-- cannot become a hash join over all rows; and "due_at >=" beside the comparison of the pair, which
+-- says nothing new, and makes the planner expect one row: where it expects many it reads a whole
+-- queue by bitmap and sorts it.
 
 -- name: heads
 -- Each step seeks the first row behind all of one head, so it costs an index descent per head, and
@@ -110,7 +112,8 @@ from ready r
 cross join lateral (
     select j.due_at as at, j.id from x_jobs j
     where j.state = 'ready' and j.queue = r.queue and j.priority = r.priority
-        and coalesce(j.tenant_id, '') collate "C" = r.tenant and (j.due_at, j.id) >= (r.due_at, r.id)
+        and coalesce(j.tenant_id, '') collate "C" = r.tenant
+        and (j.due_at, j.id) >= (r.due_at, r.id) and j.due_at >= r.due_at
         and j.due_at <= (select x_now()) and j.run_at <= (select x_now())
         and coalesce(j.name = any(%(names)s::text[]), false)
     order by j.due_at, j.id
@@ -125,7 +128,7 @@ cross join lateral (
     select j.run_at as at, j.id from x_jobs j
     where j.state in ('delayed', 'suspended') and j.queue = w.queue
         and j.priority = w.priority and (j.run_at, j.id) >= (w.run_at, w.id)
-        and j.run_at <= (select x_now())
+        and j.run_at >= w.run_at and j.run_at <= (select x_now())
         and coalesce(j.name = any(%(names)s::text[]), false)
     order by j.run_at, j.id
     limit 1
@@ -146,26 +149,29 @@ from (
         %(parties)s::integer[]
     ) with ordinality as h(waiting, queue, priority, tenant, at, id, quota, party, position)
     cross join lateral (
-        select * from (
+        (select * from (
             select j.due_at, j.id from x_jobs j
             where not h.waiting and j.state = 'ready' and j.queue = h.queue
                 and j.priority = h.priority and coalesce(j.tenant_id, '') collate "C" = h.tenant
-                and (j.due_at, j.id) >= (h.at, h.id)
+                and (j.due_at, j.id) >= (h.at, h.id) and j.due_at >= h.at
                 and j.due_at <= (select x_now()) and j.run_at <= (select x_now())
                 and coalesce(j.name = any(%(names)s::text[]), false)
             order by j.due_at, j.id
             limit %(most)s
         ) ready
+        limit h.quota)
         union all
-        select * from (
+        (select * from (
             select j.due_at, j.id from x_jobs j
             where h.waiting and j.state in ('delayed', 'suspended') and j.queue = h.queue
                 and j.priority = h.priority and (j.run_at, j.id) >= (h.at, h.id)
+                and j.run_at >= h.at
                 and j.run_at <= (select x_now())
                 and coalesce(j.name = any(%(names)s::text[]), false)
             order by j.run_at, j.id
             limit %(most)s
         ) waiting
+        limit h.quota)
     ) due
 ) counted
 where counted.place <= counted.quota
@@ -174,6 +180,7 @@ group by counted.position;
 -- name: claim
 -- From each head its quota, in the order of the heads, until there are as many as wanted: a nested
 -- loop yields them in that order, and the LIMIT above it stops the walk before more rows are locked.
+-- Whether a queue is paused is a sub-select for that reason: an anti join may reorder the heads.
 -- The CTE is materialised: a LIMIT inside an UPDATE's sub-select may be run more than once by the
 -- planner and then claims more than was asked. By place and not by id: the rows are locked, so they
 -- stay where they are, and one index descent for each is spared.
@@ -184,32 +191,34 @@ with candidate as materialized (
         %(tenants)s::text[], %(ats)s::timestamptz[], %(ids)s::uuid[], %(quotas)s::integer[]
     ) with ordinality as h(waiting, queue, priority, tenant, at, id, quota, position)
     cross join lateral (
-        select * from (
+        (select * from (
             select j.ctid as place from x_jobs j
             where not h.waiting and j.state = 'ready' and j.queue = h.queue
                 and j.priority = h.priority and coalesce(j.tenant_id, '') collate "C" = h.tenant
-                and (j.due_at, j.id) >= (h.at, h.id)
+                and (j.due_at, j.id) >= (h.at, h.id) and j.due_at >= h.at
                 and j.due_at <= (select x_now()) and j.run_at <= (select x_now())
                 and coalesce(j.name = any(%(names)s::text[]), false)
             order by j.due_at, j.id
             limit %(most)s
             for no key update skip locked
         ) ready
+        limit h.quota)
         union all
-        select * from (
+        (select * from (
             select j.ctid as place from x_jobs j
             where h.waiting and j.state in ('delayed', 'suspended') and j.queue = h.queue
                 and j.priority = h.priority and (j.run_at, j.id) >= (h.at, h.id)
+                and j.run_at >= h.at
                 and j.run_at <= (select x_now())
                 and coalesce(j.name = any(%(names)s::text[]), false)
             order by j.run_at, j.id
             limit %(most)s
             for no key update skip locked
         ) waiting
+        limit h.quota)
         limit h.quota
     ) due
-    where not exists (
-        select from x_job_queues p where p.name = h.queue and p.paused_at is not null)
+    where (select p.paused_at from x_job_queues p where p.name = h.queue) is null
     limit %(wanted)s
 )
 update x_jobs j

@@ -17,7 +17,6 @@ Row = tuple[Any, ...]
 
 # Columns of a claimed row that are looked at before it becomes a claim.
 ID, QUEUE, TENANT, PRIORITY, DUE_AT, RUN_AT = 0, 3, 4, 12, 13, 15
-_BY_AGE = itemgetter(DUE_AT, ID)
 
 # A survey is made at most so often that it takes a fifth of the time: under a snapshot that is held
 # open it reads the dead entry of every job that was claimed since.
@@ -31,6 +30,7 @@ class PostgresClaimer:
     Args:
         queues: the queues to look at; ``None`` means every queue that has work.
         names: the job names that may be claimed.
+        without: queues that are left out, whatever ``queues`` says.
         survey_every: seconds after which it looks at everything anew. What comes to stand before
             the place where it left off (a late commit, a job that was given back) or to a line that
             it does not know is claimed no later.
@@ -42,17 +42,20 @@ class PostgresClaimer:
         *,
         queues: tuple[str, ...] | None,
         names: tuple[str, ...],
+        without: tuple[str, ...] = (),
         survey_every: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
         self._queues = queues
         self._names = names
+        self._without = frozenset(without)
         self._survey_every = survey_every
         self._clock = clock
         self._heads = Heads()
         self._surveyed_at: float | None = None
         self._rest = 0.0
+        self._put_off = False
         self._turn = 0
 
     def claim(self, worker: UUID, limit: int) -> list[Claim]:
@@ -67,10 +70,20 @@ class PostgresClaimer:
         if surveyed:
             self._survey()
         self._fill(rows, worker, limit)
-        if len(rows) < limit and not surveyed and self._may_survey():
-            self._survey()
-            self._fill(rows, worker, limit)
+        self._put_off = False
+        if len(rows) < limit and not surveyed:
+            if self._may_survey():
+                self._survey()
+                self._fill(rows, worker, limit)
+            else:
+                self._put_off = True
         return [_claim(worker, row) for row in _in_turn(rows)]
+
+    @property
+    def owed_in(self) -> float | None:
+        if not self._put_off or self._surveyed_at is None:
+            return None
+        return max(0.0, self._surveyed_at + self._rest - self._clock())
 
     def _must_survey(self) -> bool:
         if self._surveyed_at is None:
@@ -85,6 +98,8 @@ class PostgresClaimer:
         began = self._clock()
         queues = None if self._queues is None else list(self._queues)
         rows = self._run.rows("claims.heads", queues=queues, names=list(self._names))
+        if self._without:
+            rows = [row for row in rows if row[1] not in self._without]
         now = self._clock()
         self._heads.survey(rows, now=now)
         self._surveyed_at = now
@@ -152,7 +167,14 @@ class PostgresClaimer:
         """Move the heads that gave something, and tell those apart that have no more."""
         self._turn += 1
         now = self._clock()
-        taken.sort(key=_BY_AGE)
+        taken.sort(key=_age)
+        if len(asked) == 1 and not asked[0][0].waiting:
+            head, quota = asked[0]
+            if taken:
+                head.gave(taken[-1][DUE_AT], taken[-1][ID], turn=self._turn, now=now)
+            if len(taken) < min(quota, wanted):
+                empty.add(head.line)
+            return
         gave: Counter[Line] = Counter()
         furthest: dict[Line, Row] = {}
         for row in taken:
@@ -183,8 +205,13 @@ class PostgresClaimer:
             # before its head: so this line stays where it is.
             head.turn, head.seen = self._turn, now
         else:
-            last = max(mine, key=itemgetter(RUN_AT, ID))
+            last = max(mine, key=lambda row: (row[RUN_AT], row[ID].int))
             head.gave(last[RUN_AT], last[ID], turn=self._turn, now=now)
+
+
+def _age(row: Row) -> tuple[datetime, int]:
+    # Ids as numbers: comparing UUIDs costs ten times as much.
+    return (row[DUE_AT], row[ID].int)
 
 
 def _lines(heads: Sequence[Head]) -> dict[str, list[Any]]:
@@ -200,15 +227,16 @@ def _lines(heads: Sequence[Head]) -> dict[str, list[Any]]:
 
 def _in_turn(rows: list[Row]) -> list[Row]:
     """Sort claimed rows as they are to run: by priority, between tenants in turn, then by age."""
-    rows.sort(key=_BY_AGE)
+    rows.sort(key=_age)
+    if len({(row[PRIORITY], row[TENANT]) for row in rows}) < 2:
+        return rows
     place: Counter[tuple[int, str | None]] = Counter()
     keyed = []
     for row in rows:
         party = (row[PRIORITY], row[TENANT])
         place[party] += 1
         keyed.append((-row[PRIORITY], place[party], row))
-    if len(place) > 1:
-        keyed.sort(key=itemgetter(0, 1))
+    keyed.sort(key=itemgetter(0, 1))
     return [row for _, _, row in keyed]
 
 

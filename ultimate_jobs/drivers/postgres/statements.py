@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from django.db import connections
@@ -92,6 +93,16 @@ def schema_errors(alias: str) -> Iterator[None]:
 def _constraint(error: IntegrityError) -> str | None:
     cause = error.__cause__
     return cause.diag.constraint_name if isinstance(cause, psycopg.Error) else None
+
+
+def uuids(values: Iterable[UUID]) -> str:
+    """Return an array of ids as PostgreSQL reads it: psycopg adapts a list value by value."""
+    return "{" + ",".join([value.hex for value in values]) + "}"
+
+
+def numbers(values: Iterable[int]) -> str:
+    """Return an array of whole numbers as PostgreSQL reads it."""
+    return "{" + ",".join(map(str, values)) + "}"
 
 
 def scope(tenant: TenantScope) -> dict[str, Any]:
