@@ -14,8 +14,16 @@ from django.test import override_settings
 
 from ultimate_jobs import conf
 from ultimate_jobs.errors import SettingInvalid, SettingUnknown
+from ultimate_jobs.models.event import RETENTION_FLOOR
 
-COUNTS = ["THREADS", "CLAIM_BATCH", "MAX_PAYLOAD_BYTES", "MAX_RESULT_BYTES", "MAX_LOST_LEASES"]
+COUNTS = [
+    "PROCESSES",
+    "THREADS",
+    "CLAIM_BATCH",
+    "MAX_PAYLOAD_BYTES",
+    "MAX_RESULT_BYTES",
+    "MAX_LOST_LEASES",
+]
 DURATIONS = [
     "LEASE_TTL",
     "HEARTBEAT",
@@ -75,7 +83,7 @@ def test_settings_of_nested_overrides_end_in_order() -> None:
         outer = conf.settings()
 
     assert (inner.threads, inner.claim_batch) == (8, 7)
-    assert (outer.threads, outer.claim_batch) == (3, 100)
+    assert (outer.threads, outer.claim_batch) == (3, 500)
 
 
 def test_settings_are_read_once_between_two_changes() -> None:
@@ -227,10 +235,149 @@ def test_default_queue_that_no_job_could_be_in_is_refused_by_the_setting(value: 
     assert '"DEFAULT_QUEUE"' in caught.value.cause
 
 
-@pytest.mark.parametrize(("key", "value"), [("THREADS", 257), ("CLAIM_BATCH", 1001)])
+@pytest.mark.parametrize(
+    ("key", "value"), [("THREADS", 257), ("CLAIM_BATCH", 1001), ("PROCESSES", 65)]
+)
 def test_count_that_no_process_can_bear_is_refused(key: str, value: int) -> None:
     """A hundred thousand threads would hang the worker instead of speeding it up."""
     with given(**{key: value}), pytest.raises(SettingInvalid) as caught:
         conf.settings()
 
     assert str(value - 1) in caught.value.cause
+
+
+# --- retention -------------------------------------------------------------------------------
+
+DAY = timedelta(days=1)
+
+
+def test_retention_without_a_setting_keeps_two_weeks_and_a_quarter() -> None:
+    """What failed for good is kept longer than what went well."""
+    found = conf.settings().retention
+
+    assert found.completed_ms == found.cancelled_ms == 14 * conf.DAY_MS
+    assert found.dead_ms == 90 * conf.DAY_MS
+
+
+def test_retention_of_one_state_leaves_the_others_as_they_are() -> None:
+    """A duration in either spelling, or None for ever."""
+    with given(RETENTION={"completed": 3 * DAY, "dead": None}):
+        assert conf.settings().retention == conf.RetentionOptions(
+            completed_ms=3 * conf.DAY_MS, cancelled_ms=14 * conf.DAY_MS, dead_ms=None
+        )
+    with given(RETENTION={"cancelled": 86_400}):
+        assert conf.settings().retention.cancelled_ms == conf.DAY_MS
+    with given(RETENTION={}):
+        assert conf.settings().retention == conf.RetentionOptions()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [0, -1, 86_399, DAY - timedelta(seconds=1), 86_400 * 36_501, True, "14", [], float("nan")],
+    ids=str,
+)
+def test_retention_of_no_length_that_works_is_refused(value: object) -> None:
+    """Under a day the database refuses to delete the history; the cause names the state."""
+    with given(RETENTION={"dead": value}), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert '"RETENTION"' in caught.value.cause
+    assert "'dead'" in caught.value.cause
+    assert caught.value.fix == 'set ULTIMATE_JOBS = {"RETENTION": {"dead": 86400}} in the settings'
+
+
+@pytest.mark.parametrize(
+    "state", ["running", "ready", "Completed", "", None, 5, ("dead",)], ids=str
+)
+def test_retention_of_what_never_ends_is_refused(state: object) -> None:
+    """Only final states are kept for a time, and a misspelt one is none."""
+    with given(RETENTION={state: DAY}), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert "completed, cancelled, dead" in caught.value.cause
+
+
+@pytest.mark.parametrize("value", [14, DAY, None, "14", ["completed"]], ids=str)
+def test_retention_that_is_no_dict_is_refused(value: object) -> None:
+    """One period for all would remove the dead as soon as the rest."""
+    with given(RETENTION=value), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert "dict of states" in caught.value.cause
+
+
+def test_retention_has_the_floor_that_the_database_holds() -> None:
+    """The trigger refuses what is younger, so the setting must not promise it."""
+    assert RETENTION_FLOOR == "1 day"
+    assert conf.RETENTION_FLOOR_MS == conf.DAY_MS == 86_400_000
+
+
+# --- listen ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value", [True, False, None, "host=db port=5432", "postgresql://user@db/jobs"]
+)
+def test_listen_takes_yes_no_and_an_address(value: object) -> None:
+    """Nothing else says where to listen."""
+    with given(LISTEN=value):
+        assert conf.settings().listen == value
+
+
+@pytest.mark.parametrize("value", [1, 0, "", "s3cret", "db:5432", "host=\x00s3cret", ["host=db"]])
+def test_listen_that_is_no_address_is_refused_without_showing_it(value: object) -> None:
+    """It may hold a password."""
+    with given(LISTEN=value), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert '"LISTEN"' in caught.value.cause
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.fix == 'set ULTIMATE_JOBS = {"LISTEN": True} in the settings'
+
+
+def test_queues_are_read_with_their_defaults() -> None:
+    """What is not said of a queue is what holds for all."""
+    with given(QUEUES={"billing": {"concurrency": 5}, "mail": {"max_depth": 9}}):
+        found = conf.settings()
+
+    assert found.queue("billing") == conf.QueueOptions(concurrency=5)
+    assert found.queue("mail") == conf.QueueOptions(max_depth=9)
+    assert found.queue("other") == conf.QueueOptions()
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        (None, "NoneType"),
+        ([], "list"),
+        ({1: {}}, "1"),
+        ({"": {}}, "empty"),
+        ({"a,b": {}}, "comma"),
+        ({"billing": 5}, "'billing' is int"),
+        ({"billing": {"concurency": 5}}, "'concurency' is read by nothing"),
+        ({"billing": {"concurrency": 0}}, "'concurrency' is not a whole number from 1 to 10000"),
+        ({"billing": {"concurrency": 10_001}}, "'concurrency'"),
+        ({"billing": {"concurrency": True}}, "'concurrency'"),
+        ({"billing": {"max_depth": "9"}}, "'max_depth'"),
+        ({"billing": {"when_full": "drop"}}, "'when_full' is none of refuse, delay"),
+    ],
+)
+def test_queues_that_cannot_work_are_refused_at_their_place(value: object, place: str) -> None:
+    """The queue and the option are named, and the fix loads."""
+    with given(QUEUES=value), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert place in caught.value.cause
+    written = re.search(r"ULTIMATE_JOBS = (\{.*\}) in", caught.value.fix)
+    assert written is not None
+    with override_settings(ULTIMATE_JOBS=ast.literal_eval(written[1])):
+        assert conf.settings().queue("billing").concurrency == 5
+
+
+@pytest.mark.parametrize("value", [0, 1, "yes", None])
+def test_flag_that_is_no_truth_value_is_refused(value: object) -> None:
+    """A "no" in quotes is not read as yes."""
+    with given(CLAIM_AVOIDANCE=value), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert caught.value.fix == 'set ULTIMATE_JOBS = {"CLAIM_AVOIDANCE": True} in the settings'

@@ -9,6 +9,7 @@ import pytest
 
 from ultimate_jobs import ANY_TENANT, Job, JobContext, Retry, job
 from ultimate_jobs.drivers.memory import MemoryDriver
+from ultimate_jobs.drivers.memory.claimer import MemoryClaimer
 from ultimate_jobs.processes.worker import Worker
 from ultimate_jobs.states import JobState
 from ultimate_jobs.types import JobFilter, JobRecord
@@ -194,16 +195,17 @@ def test_bug_in_any_part_stops_the_worker_visibly(
 ) -> None:
     """No part dies in silence: the worker says which and ends as failed."""
     declare(lambda ctx, number: None).enqueue(number=1)
-    worked = getattr(memory, verb)
+    owner: Any = MemoryClaimer if verb == "claim" else memory
+    worked = getattr(owner, verb)
     rehearsed: list[Any] = []
 
     def broken(*args: Any) -> Any:
-        if verb != "heartbeat" and not rehearsed:
+        if verb == "ack" and not rehearsed:
             rehearsed.append(args)
             return worked(*args)
         raise ZeroDivisionError("a bug in a part")
 
-    monkeypatch.setattr(memory, verb, broken)
+    monkeypatch.setattr(owner, verb, broken)
     codes: list[int] = []
     worker = Worker(memory, threads=1, leave=codes.append)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -199,14 +200,16 @@ class Faulty:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._driver, name)
-        return self._failing(name, found) if name in self._left else found
+        return self._failing(name, found) if name in self._left and name != "claim" else found
+
+    def claimer(self, **options: Any) -> Any:
+        claimer = self._driver.claimer(**options)
+        return SimpleNamespace(claim=self._failing("claim", claimer.claim))
 
     def _failing(self, verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def failing(*args: Any) -> Any:
             # The rehearsal at the start, on nothing, is not what is meant to fail.
-            is_real = verb != "claim" or args[0].names != ("",)
-            if verb in ("ack", "nack"):
-                is_real = args[1][0].token > 0
+            is_real = verb not in ("ack", "nack") or args[1][0].token > 0
             if is_real and self._left[verb]:
                 self.raised[verb] += 1
                 raise self._left[verb].pop()

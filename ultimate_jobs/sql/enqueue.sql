@@ -5,22 +5,19 @@
 -- others see endings.sql.
 
 -- name: one
--- One row and one round trip. Arbiter: x_jobs_name_tenant_idempotency_live_idx, spelled exactly.
--- Above READ COMMITTED a conflict with a row the snapshot cannot see would abort the caller's
--- transaction, so there it inserts nothing and the slow path takes a savepoint first.
+-- One row and one round trip, due at once. Arbiter: x_jobs_name_tenant_idempotency_live_idx, spelled
+-- exactly. Above READ COMMITTED a conflict with a row the snapshot cannot see would abort the
+-- caller's transaction, so there it inserts nothing and the slow path takes a savepoint first.
+-- Planning is a third of its cost, so the clock, which is an inlined function, is named once.
 insert into x_jobs (
     id, run_id, name, queue, tenant_id, idempotency_key, payload, priority, max_attempts,
-    state, run_at, due_at, created_at, updated_at, traceparent, enqueued_by)
+    state, run_at, due_at, created_at, updated_at, traceparent, enqueued_by, serial_key)
 select
     %(id)s::uuid, %(run_id)s::uuid, %(name)s::text, %(queue)s::text,
-    nullif(%(tenant)s::text, ''), %(key)s::text, %(payload)s::jsonb, %(priority)s::smallint, %(max_attempts)s::integer,
-    case when due.at > x_now() then 'delayed' else 'ready' end, due.at, due.at, x_now(), x_now(),
-    %(traceparent)s::text, %(enqueued_by)s::text
-from (
-    select greatest(
-        coalesce(%(run_after)s::timestamptz, x_now() + %(delay_ms)s::bigint * interval '1 ms'),
-        x_now()) as at
-) due
+    nullif(%(tenant)s::text, ''), %(key)s::text, %(payload)s::jsonb, %(priority)s::smallint,
+    %(max_attempts)s::integer, 'ready', clock.now, clock.now, clock.now, clock.now,
+    %(traceparent)s::text, %(enqueued_by)s::text, %(serial_key)s::text
+from (select x_now() as now offset 0) clock
 where %(any_isolation)s::boolean or current_setting('transaction_isolation') = 'read committed'
 on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
     where state in ('ready', 'delayed', 'running', 'suspended')
@@ -28,26 +25,27 @@ on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
 returning id, run_id, state;
 
 -- name: many
--- A thousand rows and one round trip, in the order given: the caller sorts by (name, tenant, key),
+-- A thousand rows, or one that is due later, and one round trip, in the order given: the caller sorts by (name, tenant, key),
 -- so that two batches take their keys in one order. A key twice in one list inserts once.
 insert into x_jobs (
     id, run_id, name, queue, tenant_id, idempotency_key, payload, priority, max_attempts,
-    state, run_at, due_at, created_at, updated_at, traceparent, enqueued_by)
+    state, run_at, due_at, created_at, updated_at, traceparent, enqueued_by,
+    serial_key)
 select
     r.id, r.run_id, r.name, r.queue, nullif(r.tenant, ''), r.key, r.payload::jsonb, r.priority,
-    r.max_attempts, case when due.at > x_now() then 'delayed' else 'ready' end, due.at, due.at,
-    x_now(), x_now(), r.traceparent, r.enqueued_by
+    r.max_attempts, case when due.at > (select x_now()) then 'delayed' else 'ready' end, due.at, due.at,
+    (select x_now()), (select x_now()), r.traceparent, r.enqueued_by, r.serial_key
 from unnest(
     %(id)s::uuid[], %(run_id)s::uuid[], %(name)s::text[], %(queue)s::text[], %(tenant)s::text[],
     %(key)s::text[], %(payload)s::text[], %(priority)s::smallint[], %(max_attempts)s::integer[],
     %(run_after)s::timestamptz[], %(delay_ms)s::bigint[], %(traceparent)s::text[],
-    %(enqueued_by)s::text[]
+    %(enqueued_by)s::text[], %(serial_key)s::text[]
 ) as r(
     id, run_id, name, queue, tenant, key, payload, priority, max_attempts, run_after, delay_ms,
-    traceparent, enqueued_by)
+    traceparent, enqueued_by, serial_key)
 cross join lateral (
     select greatest(
-        coalesce(r.run_after, x_now() + r.delay_ms * interval '1 ms'), x_now()) as at
+        coalesce(r.run_after, (select x_now()) + r.delay_ms * interval '1 ms'), (select x_now())) as at
 ) due
 where %(any_isolation)s::boolean or current_setting('transaction_isolation') = 'read committed'
 on conflict (name, (coalesce(tenant_id, '')), idempotency_key)
@@ -110,7 +108,8 @@ set rerun = jsonb_build_object(
         'run_at', greatest(
             coalesce(%(run_after)s::timestamptz, x_now() + %(delay_ms)s::bigint * interval '1 ms'),
             x_now()),
-        'traceparent', %(traceparent)s::text, 'enqueued_by', %(enqueued_by)s::text),
+        'traceparent', %(traceparent)s::text, 'enqueued_by', %(enqueued_by)s::text,
+        'serial_key', %(serial_key)s::text),
     updated_at = x_now()
 where j.name = %(name)s::text
     and coalesce(j.tenant_id, '') = coalesce(%(tenant)s::text, '')

@@ -10,10 +10,21 @@ values ('worker', %(worker)s::uuid::text, %(worker)s::uuid, 1, x_now(), x_now(),
 
 -- name: renew
 -- Every right of one holder at once, and no job row. An expired lease is never revived: its jobs
--- may already run elsewhere.
+-- may already run elsewhere. Slots in the lock order of slots.sql, and one that is locked is passed
+-- by until the next heartbeat: a taker that stands still must not hold up the worker's own lease.
+with slots as materialized (
+    select id from x_job_leases
+    where holder = %(worker)s::uuid and kind <> 'worker' and expires_at > x_now()
+        and exists (
+            select from x_job_leases w
+            where w.holder = %(worker)s::uuid and w.kind = 'worker' and w.expires_at > x_now())
+    order by name collate "C", slot
+    for no key update skip locked
+)
 update x_job_leases
 set renewed_at = x_now(), expires_at = x_now() + %(ttl_ms)s::bigint * interval '1 ms'
-where holder = %(worker)s::uuid and expires_at > x_now()
+where (id = any(array(select id from slots)) or (holder = %(worker)s::uuid and kind = 'worker'))
+    and expires_at > x_now()
 returning kind;
 
 -- name: release_worker

@@ -14,14 +14,15 @@ RAISE EXCEPTION 'x_jobs: job % is % and becomes live only where the same UPDATE 
 WITH follow AS (
     INSERT INTO x_jobs (
         id, run_id, name, queue, tenant_id, idempotency_key, payload, priority, max_attempts,
-        state, run_at, due_at, created_at, updated_at, traceparent, enqueued_by)
+        state, run_at, due_at, created_at, updated_at, traceparent, enqueued_by, serial_key)
     SELECT (NEW.rerun ->> 'id')::uuid, (NEW.rerun ->> 'run_id')::uuid, NEW.name,
         NEW.rerun ->> 'queue', NEW.tenant_id, NEW.idempotency_key, NEW.rerun -> 'payload',
         (NEW.rerun ->> 'priority')::smallint, (NEW.rerun ->> 'max_attempts')::integer,
         CASE WHEN (NEW.rerun ->> 'run_at')::timestamptz > x_now() THEN 'delayed' ELSE 'ready' END,
         greatest((NEW.rerun ->> 'run_at')::timestamptz, x_now()),
         greatest((NEW.rerun ->> 'run_at')::timestamptz, x_now()),
-        x_now(), x_now(), NEW.rerun ->> 'traceparent', NEW.rerun ->> 'enqueued_by'
+        x_now(), x_now(), NEW.rerun ->> 'traceparent', NEW.rerun ->> 'enqueued_by',
+        NEW.rerun ->> 'serial_key'
     ON CONFLICT (id) DO NOTHING
     RETURNING id
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
@@ -69,14 +70,13 @@ class PostgresClaimer:
         surveyed = self._must_survey()
         if surveyed:
             self._survey()
-        self._fill(rows, worker, limit)
-        self._put_off = False
-        if len(rows) < limit and not surveyed:
-            if self._may_survey():
-                self._survey()
-                self._fill(rows, worker, limit)
-            else:
-                self._put_off = True
+        self._fill(rows, worker, limit, just_surveyed=surveyed)
+        # What was found is handed over first: it must not wait for a look at everything else.
+        self._put_off = len(rows) < limit and not surveyed
+        if self._put_off and not rows and self._may_survey():
+            self._survey()
+            self._put_off = False
+            self._fill(rows, worker, limit, just_surveyed=True)
         return [_claim(worker, row) for row in _in_turn(rows)]
 
     @property
@@ -105,9 +105,11 @@ class PostgresClaimer:
         self._surveyed_at = now
         self._rest = max(LEAST_REST, REST * (now - began))
 
-    def _fill(self, rows: list[Row], worker: UUID, limit: int) -> None:
+    def _fill(
+        self, rows: list[Row], worker: UUID, limit: int, *, just_surveyed: bool = False
+    ) -> None:
         """Claim until the limit is reached or every known head is empty."""
-        empty: set[Line] = set()
+        empty: set[Line] = set(self._heads.remembered) if just_surveyed else set()
         while len(rows) < limit:
             wanted = limit - len(rows)
             shares = self._heads.shares(wanted, without=empty)

@@ -65,17 +65,22 @@ class Share:
 
 
 class Heads:
-    """The heads that are known, by line."""
+    """The heads that are known, by line.
+
+    Attributes:
+        remembered: the lines in which the last survey found nothing.
+    """
 
     def __init__(self) -> None:
         self._heads: dict[Line, Head] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._heads)
+        self.remembered: frozenset[Line] = frozenset()
 
     def survey(self, rows: Iterable[tuple[Any, ...]], *, now: float) -> None:
         """Take over what a survey found: each line begins again at its first due job."""
-        found = [Head(*row, seen=now) for row in rows]
+        found = [
+            Head(waiting, queue, priority, tenant, at, id_, now)
+            for waiting, queue, priority, tenant, at, id_ in rows
+        ]
         known = self._heads
         for head in found:
             before = known.pop(head.line, None)
@@ -83,7 +88,9 @@ class Heads:
                 head.turn = before.turn
         empty = [head for head in known.values() if now - head.seen < REMEMBERED_SECONDS]
         empty.sort(key=lambda head: head.seen, reverse=True)
-        self._heads = {head.line: head for head in [*found, *empty[:MOST_REMEMBERED]]}
+        del empty[MOST_REMEMBERED:]
+        self.remembered = frozenset(head.line for head in empty)
+        self._heads = {head.line: head for head in [*found, *empty]}
 
     def shares(self, limit: int, *, without: set[Line]) -> list[Share]:
         """Return how a claim of ``limit`` is spread: higher priorities first, tenants in rotation.

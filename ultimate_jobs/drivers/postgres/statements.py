@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from datetime import datetime
+from typing import Any, cast
 from uuid import UUID
 
 import psycopg
@@ -26,6 +27,32 @@ _MISSING = (
 )
 
 
+# Planned once per connection where the site allows it (prepare_threshold): what is sent so often that
+# planning it counts, and has the same plan whatever its values are.
+_PREPARED = frozenset({"claims.claim", "endings.ack", "enqueue.one", "wakeups.notify"})
+
+
+class _Cursor(psycopg.Cursor[tuple[Any, ...]]):
+    """Sends values apart from the text, and takes them in binary.
+
+    Django's own cursor interpolates them, which for arrays of a thousand ids costs more than the
+    statement itself.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any], *, prepare: bool) -> None:
+        super().__init__(connection)
+        self.format = psycopg.pq.Format.BINARY
+        self._prepare = None if prepare else False
+
+    def execute(self, query: Any, params: Any = None, **_: Any) -> _Cursor:
+        return super().execute(query, params, prepare=self._prepare)
+
+    def all_rows(self) -> list[tuple[Any, ...]]:
+        # To ask for the description would build a list of columns for each statement.
+        result = self.pgresult
+        return self.fetchall() if result is not None and result.nfields else []
+
+
 class Statements:
     """The named statements of ``sql/``, pinned to one alias so that no router reads a replica."""
 
@@ -44,23 +71,19 @@ class Statements:
                 replaced.
             DatabaseUnsupported: it is no PostgreSQL.
         """
-        with schema_errors(self.alias), self._cursor() as cursor:
+        with schema_errors(self.alias), self._cursor(name) as cursor:
             cursor.execute(statement(name), params)
-            return cursor.fetchall() if cursor.description else []
+            return cast(list[tuple[Any, ...]], cursor.all_rows())
 
-    def _cursor(self) -> CursorWrapper:
-        """Return a cursor whose values travel apart from the text and in binary.
-
-        Django's own interpolates them, which for arrays of a thousand ids costs more than the
-        statement itself.
-        """
-        connection = self.connection
-        # Django connects as it needs to: this is the one way to have it do so that is public.
+    def _cursor(self, name: str) -> CursorWrapper:
+        connection: Any = self.connection
+        connection.validate_thread_sharing()
+        connection.ensure_connection()
         with connection.wrap_database_errors:
-            connection.ensure_connection()
-            cursor = psycopg.Cursor(connection.connection)
-        cursor.format = psycopg.pq.Format.BINARY
-        return connection._prepare_cursor(cursor)
+            cursor = _Cursor(connection.connection, prepare=name in _PREPARED)
+        if connection.queries_logged:
+            return cast(CursorWrapper, connection.make_debug_cursor(cursor))
+        return cast(CursorWrapper, connection.make_cursor(cursor))
 
 
 @contextmanager
@@ -103,6 +126,24 @@ def uuids(values: Iterable[UUID]) -> str:
 def numbers(values: Iterable[int]) -> str:
     """Return an array of whole numbers as PostgreSQL reads it."""
     return "{" + ",".join(map(str, values)) + "}"
+
+
+def texts(values: Iterable[str | None]) -> str:
+    """Return an array of texts as PostgreSQL reads it; each different one is quoted once."""
+    quoted: dict[str | None, str] = {None: "NULL"}
+    parts = []
+    for value in values:
+        part = quoted.get(value)
+        if part is None:
+            escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+            part = quoted[value] = f'"{escaped}"'
+        parts.append(part)
+    return "{" + ",".join(parts) + "}"
+
+
+def moments(values: Iterable[datetime | None]) -> str:
+    """Return an array of instants as PostgreSQL reads it."""
+    return texts(None if value is None else value.isoformat() for value in values)
 
 
 def scope(tenant: TenantScope) -> dict[str, Any]:
