@@ -16,6 +16,7 @@ from tests.app.jobs import note
 from tests.app.models import Effect
 from ultimate_jobs.drivers import use_driver
 from ultimate_jobs.drivers.memory import MemoryDriver
+from ultimate_jobs.drivers.postgres import PostgresDriver
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,6 +50,8 @@ def test_burst_runs_what_is_due_and_sums_up() -> None:
         "failed": 0,
         "dead": 0,
         "cancelled": 0,
+        "discarded": 0,
+        "deferred": 0,
         "handed_back": 0,
         "lost": 0,
     }
@@ -71,6 +74,15 @@ def test_summary_is_text_by_default() -> None:
         (["--threads", "257"], "X_ARGUMENT_INVALID", "--threads is not between 1 and 256"),
         (["--grace", "-1"], "X_ARGUMENT_INVALID", "--grace is not between"),
         (["--grace", "nan"], "X_ARGUMENT_INVALID", "--grace is not between"),
+        (["--processes", "0"], "X_ARGUMENT_INVALID", "--processes is not between 1 and 64"),
+        (["--processes", "65"], "X_ARGUMENT_INVALID", "--processes is not between 1 and 64"),
+        (["--processes", "2", "--threads", "0"], "X_ARGUMENT_INVALID", "--threads"),
+        (["--health", "8081"], "X_ARGUMENT_INVALID", "--health is no HOST:PORT"),
+        (["--health", ":8081"], "X_ARGUMENT_INVALID", "--health is no HOST:PORT"),
+        (["--health", "localhost:http"], "X_ARGUMENT_INVALID", "--health is no HOST:PORT"),
+        (["--health", "localhost:65536"], "X_ARGUMENT_INVALID", "--health is no HOST:PORT"),
+        (["--health", "203.0.113.1:8081"], "X_ARGUMENT_INVALID", "--health cannot be listened at"),
+        (["--supervisor", "999"], "X_ARGUMENT_INVALID", "--supervisor"),
         (["--queues", " , "], "X_ARGUMENT_INVALID", "--queues names no queue"),
         (["--queues", "a\x00b"], "X_JOB_KEY_INVALID", "NUL"),
         (["--database", "nowhere"], "X_ARGUMENT_INVALID", "--database"),
@@ -91,6 +103,23 @@ def test_memory_driver_is_refused(memory_driver: None) -> None:
 
     assert error["code"] == "X_DRIVER_UNSUPPORTED"
     assert "memory" in error["cause"]
+
+
+@pytest.mark.parametrize("way", ["option", "setting"])
+def test_processes_are_refused_of_a_driver_that_has_one(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What each process would hold, no other would see."""
+    monkeypatch.setattr(PostgresDriver, "supports_processes", False)
+
+    if way == "option":
+        error = refused("--burst", "--processes", "2")
+    else:
+        with override_settings(ULTIMATE_JOBS={"PROCESSES": 2}):
+            error = refused("--burst")
+
+    assert error["code"] == "X_DRIVER_UNSUPPORTED"
+    assert "process" in error["cause"]
 
 
 @pytest.mark.parametrize(

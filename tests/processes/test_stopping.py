@@ -67,6 +67,20 @@ def test_signals_ask_first_and_hurry_then() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_first_signal_after_another_reason_hurries_nobody() -> None:
+    """A supervisor's word and a service manager's signal are one stop, told twice."""
+    stop = Stop(Wake(), grace=30)
+    stop.request("the supervisor stops")
+
+    with stop.on_signals():
+        os.kill(os.getpid(), signal.SIGTERM)
+        first = stop.remaining()
+        os.kill(os.getpid(), signal.SIGTERM)
+        second = stop.remaining()
+
+    assert first > 0 >= second
+
+
 def test_on_signals_outside_the_main_thread_leaves_them_alone() -> None:
     """Only the main thread may handle signals; elsewhere stop() is the way."""
     before = signal.getsignal(signal.SIGTERM)

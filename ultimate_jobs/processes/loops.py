@@ -52,6 +52,7 @@ class Loop:
         self._longest_wait = longest_wait
         self._failures = 0
         self._not_before = 0.0
+        self._due = float("inf")
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"jobs-{name}", daemon=True)
 
@@ -71,9 +72,24 @@ class Loop:
 
         After a database error no wake shortens the pause: the step is not taken before it is over.
         """
-        remaining = self._not_before - time.monotonic()
-        if remaining > 0:
-            return remaining
+        pause = self._not_before - time.monotonic()
+        if pause <= 0:
+            # A step that hangs lets this moment pass.
+            self._due = time.monotonic()
+            pause = self._take_step()
+        self._due = time.monotonic() + pause
+        return pause
+
+    def lateness(self) -> float:
+        """Return for how many seconds a step has hung, or has not been taken though due."""
+        return max(0.0, time.monotonic() - self._due)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last step met a database error."""
+        return self._failures > 0
+
+    def _take_step(self) -> float:
         try:
             pause = self._step()
         except PASSING as error:

@@ -19,13 +19,14 @@ class Stop:
 
     Attributes:
         reason: why it was asked for; empty while it was not.
-        failed: a loop died of a bug, so nothing can be trusted to end in order.
+        failed: a loop died of a bug, or a body is stuck; the exit code says so.
     """
 
     def __init__(self, wake: Wake, *, grace: float) -> None:
         self._wake = wake
         self._grace = grace
         self._deadline: float | None = None
+        self._signalled = False
         self.reason = ""
         self.failed = False
 
@@ -45,6 +46,11 @@ class Stop:
         self.reason = self.reason or reason
         self._deadline = time.monotonic()
         self._wake.call()
+
+    def recycle(self, reason: str) -> None:
+        """Stop in order, and say at the end that the process was not sound."""
+        self.failed = True
+        self.request(reason)
 
     def fail(self) -> None:
         """Stop now: a part of the worker is gone."""
@@ -70,7 +76,9 @@ class Stop:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name
-        if self.requested:
+        # Where it stops for another reason already, a supervisor's word, this is the first one.
+        if self._signalled:
             self.hurry(name)
         else:
+            self._signalled = True
             self.request(name)

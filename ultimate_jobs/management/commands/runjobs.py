@@ -1,30 +1,42 @@
-"""manage.py runjobs: start a worker process; it only parses and prints."""
+"""manage.py runjobs: start workers; it only parses and prints."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.core.management.base import CommandParser
-from django.db import DEFAULT_DB_ALIAS
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.utils import OperationalError
 
 from ultimate_jobs import conf
-from ultimate_jobs.errors import ArgumentInvalid, DatabaseUnavailable
+from ultimate_jobs.drivers.base import Driver
+from ultimate_jobs.errors import ArgumentInvalid, DatabaseUnavailable, DriverUnsupported
 from ultimate_jobs.events import subscribe
 from ultimate_jobs.identity import check_text
 from ultimate_jobs.management.output import AnsweringCommand, chosen_driver
+from ultimate_jobs.management.relaunch import command_line
 from ultimate_jobs.observe.logs import log_event
+from ultimate_jobs.processes.child import ChildProcess
+from ultimate_jobs.processes.endpoint import Endpoint
+from ultimate_jobs.processes.health import Health
+from ultimate_jobs.processes.link import SupervisorLink
 from ultimate_jobs.processes.outcomes import Tally
+from ultimate_jobs.processes.supervisor import Supervisor
 from ultimate_jobs.processes.worker import Worker
 
 DAY = 86_400
+LAST_PORT = 65_535
+HEALTH_EXAMPLE = "127.0.0.1:8081"
 
 
 class Command(AnsweringCommand):
-    """One worker process."""
+    """One worker process, or a supervisor with several."""
 
     help = "Claims and runs jobs until SIGTERM or SIGINT; a second signal ends it at once."
     requires_system_checks = "__all__"
@@ -38,6 +50,7 @@ class Command(AnsweringCommand):
             metavar="A,B",
             help="serve only these queues; may be given more than once; by default every queue",
         )
+        add("--processes", type=int, metavar="N", help="worker processes; by default PROCESSES")
         add("--threads", type=int, metavar="N", help="bodies at a time; by default THREADS")
         add(
             "--burst",
@@ -52,7 +65,13 @@ class Command(AnsweringCommand):
             help="how long running bodies may go on after a signal; by default GRACE",
         )
         add("--database", metavar="ALIAS", help="the database that holds the jobs")
+        add(
+            "--health",
+            metavar="HOST:PORT",
+            help="answer /livez and /readyz there over HTTP; by default nowhere",
+        )
         add("--json", action="store_true", help="print the summary as JSON")
+        add("--supervisor", type=int, metavar="FILE", help=argparse.SUPPRESS)
 
     def check_migrations(self) -> None:
         # What is not applied yet is told beside the logs: stdout is for the answer.
@@ -67,22 +86,67 @@ class Command(AnsweringCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         show_events()
         driver = chosen_driver(options["database"], command="runjobs")
-        worker = Worker(
-            driver,
-            queues=_queues(options["queues"]),
-            threads=_threads(options["threads"]),
-            burst=options["burst"],
-            once=options["once"],
-            grace_ms=_grace_ms(options["grace"]),
-            before_leaving=lambda: self._summarise(worker.tally, as_json=options["json"]),
-        )
-        try:
-            is_clean = worker.run()
-        except OperationalError as error:
-            raise _unavailable(str(driver.alias), error) from None
-        self._summarise(worker.tally, as_json=options["json"])
+        count = _processes(options["processes"], driver)
+        # Refused here already, rather than by each process.
+        worker_options = {
+            "queues": _queues(options["queues"]),
+            "threads": _threads(options["threads"]),
+            "burst": options["burst"],
+            "once": options["once"],
+            "grace_ms": _grace_ms(options["grace"]),
+        }
+        address = _address(options["health"])
+        if count > 1:
+            is_clean = self._supervise(count, options, address)
+        else:
+            is_clean = self._work(driver, options, address, worker_options)
         if not is_clean:
             sys.exit(1)
+
+    def _work(
+        self,
+        driver: Driver,
+        options: dict[str, Any],
+        address: tuple[str, int] | None,
+        worker_options: dict[str, Any],
+    ) -> bool:
+        def say_last() -> None:
+            if link is None:
+                self._summarise(worker.tally, as_json=options["json"])
+            else:
+                link.report_last()
+
+        worker = Worker(driver, before_leaving=say_last, **worker_options)
+        link = _link(options["supervisor"], worker)
+        try:
+            with _answering(address, worker.health):
+                is_clean = worker.run()
+        except OperationalError as error:
+            raise _unavailable(str(driver.alias), error) from None
+        say_last()
+        return is_clean
+
+    def _supervise(
+        self, count: int, options: dict[str, Any], address: tuple[str, int] | None
+    ) -> bool:
+        def command(file: int) -> list[str]:
+            changes = {"processes": 1, "health": None, "json": False, "skip_checks": True}
+            return command_line(self, "runjobs", options, supervisor=file, **changes)
+
+        grace_ms, settings = _grace_ms(options["grace"]), conf.settings()
+        supervisor = Supervisor(
+            lambda: ChildProcess(command),
+            count=count,
+            grace=(settings.grace_ms if grace_ms is None else grace_ms) / 1000,
+            silence=settings.lease_ttl_ms / 1000,
+            ends_by_itself=options["burst"] or options["once"],
+        )
+        # The checks have used one; a supervisor needs none.
+        connections.close_all()
+        with _answering(address, supervisor.health):
+            is_clean = supervisor.run()
+        self._summarise(supervisor.tally, as_json=options["json"])
+        return is_clean
 
     def _summarise(self, tally: Tally, *, as_json: bool) -> None:
         counts = tally.as_dict()
@@ -99,6 +163,54 @@ def show_events() -> None:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         package.addHandler(handler)
         package.setLevel(logging.INFO)
+
+
+@contextmanager
+def _answering(address: tuple[str, int] | None, health: Callable[[], Health]) -> Iterator[None]:
+    """Answer probes meanwhile."""
+    if address is None:
+        yield
+        return
+    try:
+        endpoint = Endpoint(*address, health)
+    except OSError as error:
+        problem = f"cannot be listened at: {error.strerror or error}"
+        raise _refused("--health", problem, HEALTH_EXAMPLE) from None
+    endpoint.start()
+    try:
+        yield
+    finally:
+        endpoint.stop()
+
+
+def _link(file: int | None, worker: Worker) -> SupervisorLink | None:
+    if file is None:
+        return None
+    try:
+        link = SupervisorLink(file, worker.health, on_stop=worker.stop, on_hurry=worker.hurry)
+    except OSError:
+        raise _refused("--supervisor", "is for processes of a supervisor", "") from None
+    link.start()
+    return link
+
+
+def _processes(given: int | None, driver: Driver) -> int:
+    most = conf.MOST["PROCESSES"]
+    if given is not None and not 1 <= given <= most:
+        raise _refused("--processes", f"is not between 1 and {most}", "2")
+    count = conf.settings().processes if given is None else given
+    if count > 1 and not driver.supports_processes:
+        raise DriverUnsupported(driver=driver.name, feature="more than one process")
+    return count
+
+
+def _address(given: str | None) -> tuple[str, int] | None:
+    if given is None:
+        return None
+    host, _, port = given.rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal()) or int(port) > LAST_PORT:
+        raise _refused("--health", "is no HOST:PORT", HEALTH_EXAMPLE)
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _queues(given: list[str] | str | None) -> tuple[str, ...] | None:
