@@ -6,9 +6,10 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from uuid import RFC_4122, UUID
 
-from ultimate_jobs.ids import new_id
+from ultimate_jobs.ids import FIRST_ID, LAST_ID, first_id_at, new_id
 
 FORKING = """
 import os
@@ -76,3 +77,19 @@ def test_new_ids_of_forked_children_are_all_different() -> None:
     assert len(made) == 400
     # Not the whole id: children rarely share a millisecond, and must not need that luck.
     assert len({one[-15:] for one in made}) == 400
+
+
+def test_first_id_at_stands_between_earlier_and_later_ids() -> None:
+    """So that a time is a bound on the primary key."""
+    millisecond = timedelta(milliseconds=1)
+    before = datetime.now(UTC) - millisecond
+    made = new_id()
+    after = datetime.now(UTC) + millisecond
+
+    assert first_id_at(before) < made < first_id_at(after)
+
+
+def test_first_id_at_a_time_before_all_times_is_the_first_of_all() -> None:
+    """A period longer than the epoch removes nothing, and raises nothing."""
+    assert first_id_at(datetime(1926, 1, 1, tzinfo=UTC)) == FIRST_ID
+    assert FIRST_ID < new_id() < LAST_ID

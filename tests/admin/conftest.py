@@ -27,7 +27,8 @@ def queue(db: None) -> Iterator[PostgresHarness]:
 def viewer(db: None) -> Client:
     """Staff with the view permissions of this app, and no other."""
     wanted = Permission.objects.filter(
-        content_type__app_label="ultimate_jobs", codename__in=["view_job", "view_lease"]
+        content_type__app_label="ultimate_jobs",
+        codename__in=["view_job", "view_lease", "view_queue"],
     )
     return _staff("viewer", list(wanted))
 

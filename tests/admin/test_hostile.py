@@ -120,6 +120,16 @@ def test_lease_of_hostile_text_renders_it_inert(queue, viewer) -> None:
     assert inert(page)
 
 
+def test_queue_of_hostile_text_renders_it_inert(queue, viewer) -> None:
+    """Who paused a queue gave any name."""
+    queue.driver.queues.pause(HOSTILE, by=HOSTILE)
+
+    text = viewer.get(reverse("admin:ultimate_jobs_queue_changelist")).content.decode()
+
+    assert inert(text)
+    assert text.count("&lt;script&gt;alert") >= 2
+
+
 @pytest.mark.parametrize("column", ["job_name", "job_queue", "job_tenant", "job_key"])
 def test_cell_of_a_safe_string_loses_its_claim(column: str) -> None:
     """Text that was marked safe in this very process is escaped all the same."""
@@ -145,13 +155,14 @@ def test_page_calls_nothing_of_a_payload(queue, viewer) -> None:
     assert "&quot;items&quot;: 1" in text
 
 
-@pytest.mark.parametrize("screen", ["list", "page", "leases"])
+@pytest.mark.parametrize("screen", ["list", "page", "leases", "queues"])
 def test_screens_work_under_a_strict_content_security_policy(viewer, hostile, screen: str) -> None:
     """No inline script, no inline style, no handler attribute, nothing from elsewhere."""
     url = {
         "list": reverse(LIST),
         "page": page_of(hostile),
         "leases": reverse("admin:ultimate_jobs_lease_changelist"),
+        "queues": reverse("admin:ultimate_jobs_queue_changelist"),
     }[screen]
 
     text = viewer.get(url).content.decode()

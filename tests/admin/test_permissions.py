@@ -9,10 +9,11 @@ from tests.admin.conftest import LIST, page_of
 from ultimate_jobs.states import JobState
 
 
-@pytest.mark.parametrize("model", ["job", "lease"])
+@pytest.mark.parametrize("model", ["job", "lease", "queue"])
 def test_list_with_the_view_permission_is_shown(queue, viewer, model: str) -> None:
     """The permission that grants the screen grants its rows."""
     queue.running()
+    queue.driver.queues.pause(queue.queue, by="ann")
 
     page = viewer.get(reverse(f"admin:ultimate_jobs_{model}_changelist"))
 
@@ -20,7 +21,7 @@ def test_list_with_the_view_permission_is_shown(queue, viewer, model: str) -> No
     assert len(page.context["cl"].result_list) == 1
 
 
-@pytest.mark.parametrize("model", ["job", "lease"])
+@pytest.mark.parametrize("model", ["job", "lease", "queue"])
 def test_list_without_a_permission_is_forbidden(queue, stranger, model: str) -> None:
     """Being staff is not enough."""
     page = stranger.get(reverse(f"admin:ultimate_jobs_{model}_changelist"))

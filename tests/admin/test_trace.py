@@ -107,7 +107,7 @@ def test_page_of_no_job_leads_back_to_the_list(queue, viewer, wrong: object) -> 
 
 
 def test_page_takes_the_same_statements_for_any_history(queue, viewer) -> None:
-    """Session, user, permissions twice, and three for the job, its events and the workers."""
+    """Session, user, permissions twice; the job, its events, the workers, the paused queues."""
     job_id = queue.enqueue().id
     with CaptureQueriesContext(connection) as short:
         text_of(viewer, job_id)
@@ -121,7 +121,7 @@ def test_page_takes_the_same_statements_for_any_history(queue, viewer) -> None:
     with CaptureQueriesContext(connection) as long:
         text_of(viewer, job_id)
 
-    assert len(long) == len(short) <= 7
+    assert len(long) == len(short) <= 8
 
 
 def test_page_of_a_long_history_shows_the_newest_events(queue, viewer) -> None:
@@ -153,7 +153,7 @@ def test_page_of_large_columns_is_cut_by_the_database(queue, viewer) -> None:
 
     assert len(text) < 150_000
     assert f"manage.py jobs show {claim.id} --json" in text
-    assert len(captured) <= 7
+    assert len(captured) <= 8
     [read] = [one["sql"] for one in captured if 'FROM "x_jobs"' in one["sql"]]
     assert '"x_jobs"."payload",' not in read
 

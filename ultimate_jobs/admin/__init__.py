@@ -2,5 +2,6 @@
 
 from ultimate_jobs.admin.jobs import JobAdmin
 from ultimate_jobs.admin.leases import LeaseAdmin
+from ultimate_jobs.admin.queues import QueueAdmin
 
-__all__ = ["JobAdmin", "LeaseAdmin"]
+__all__ = ["JobAdmin", "LeaseAdmin", "QueueAdmin"]

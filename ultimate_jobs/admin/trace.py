@@ -20,7 +20,7 @@ from ultimate_jobs.errors import JobRowStatusUnknown
 from ultimate_jobs.models import Job, JobEvent
 from ultimate_jobs.observe.plain import duration, many_lines, one_line
 from ultimate_jobs.services.explain import explain
-from ultimate_jobs.types import WorkerRecord
+from ultimate_jobs.types import QueueState, WorkerRecord
 
 LONGEST_TEXT = 20_000
 LONGEST_FACT = 300
@@ -83,7 +83,8 @@ def read_trace(object_id: str) -> Trace | None:
         return None
     newest = JobEvent.objects.using(alias).filter(job_id=job_id).order_by("-id")
     events = list(newest[: MOST_EVENTS + 1])
-    return _trace(job, events, driver_for(alias).leases.workers())
+    driver = driver_for(alias)
+    return _trace(job, events, driver.leases.workers(), driver.queues.paused())
 
 
 def _jobs(alias: str) -> QuerySet[Any]:
@@ -101,13 +102,18 @@ def _jobs(alias: str) -> QuerySet[Any]:
     )
 
 
-def _trace(job: Any, newest: Sequence[JobEvent], workers: Sequence[WorkerRecord]) -> Trace:
+def _trace(
+    job: Any,
+    newest: Sequence[JobEvent],
+    workers: Sequence[WorkerRecord],
+    paused: Sequence[QueueState],
+) -> Trace:
     # Filled in with what was read, so that nothing loads the rest.
     job.last_error, job.rerun = job.error_text, {} if job.has_rerun else None
     events = list(reversed(newest[:MOST_EVENTS]))
     return Trace(
         job=job,
-        why=_why(job, workers),
+        why=_why(job, workers, paused),
         facts=list(_facts(job)),
         moments=list(_moments(job, events)),
         omitted=len(newest) > MOST_EVENTS,
@@ -118,9 +124,9 @@ def _trace(job: Any, newest: Sequence[JobEvent], workers: Sequence[WorkerRecord]
     )
 
 
-def _why(job: Any, workers: Sequence[WorkerRecord]) -> str:
+def _why(job: Any, workers: Sequence[WorkerRecord], paused: Sequence[QueueState]) -> str:
     try:
-        return one_line(explain(job_record(job), workers, now=job.now))
+        return one_line(explain(job_record(job), workers, now=job.now, paused=paused))
     except JobRowStatusUnknown as error:
         return one_line(f"{error.cause}. {error.fix[0].upper()}{error.fix[1:]}.")
 

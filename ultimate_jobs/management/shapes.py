@@ -7,8 +7,17 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from ultimate_jobs.conf import RetentionOptions
 from ultimate_jobs.services.operators import Outcome, Overview, Page, Trace
-from ultimate_jobs.types import EventRecord, JobRecord, QueueStats, UnreadableJob, WorkerRecord
+from ultimate_jobs.types import (
+    EventRecord,
+    JobRecord,
+    Pruned,
+    QueueState,
+    QueueStats,
+    UnreadableJob,
+    WorkerRecord,
+)
 
 LISTED = (
     "id",
@@ -80,7 +89,7 @@ def overview(found: Overview) -> dict[str, Any]:
     total = queue(found.total)
     del total["queue"]
     return {
-        "queues": [queue(one) for one in found.queues],
+        "queues": [queue(one) | pause(found.paused.get(one.queue)) for one in found.queues],
         "total": total,
         "workers": [worker(one) for one in found.workers],
     }
@@ -89,6 +98,27 @@ def overview(found: Overview) -> dict[str, Any]:
 def queue(one: QueueStats) -> dict[str, Any]:
     """Return the counts of one queue."""
     return asdict(one)
+
+
+def pause(one: QueueState | None) -> dict[str, Any]:
+    """Return since when a queue is paused and by whom; both are null where it is not."""
+    return {"paused_at": one and one.paused_at, "paused_by": one and one.paused_by}
+
+
+def queue_state(one: QueueState, *, note: str | None) -> dict[str, Any]:
+    """Return ``{queue, paused_at, paused_by, changed, note}``."""
+    return asdict(one) | {"note": note}
+
+
+def pruned(one: Pruned, keep: RetentionOptions, *, dry_run: bool) -> dict[str, Any]:
+    """Return what was, or would be, removed; ``kept_seconds`` is null for what is kept for ever."""
+    counts = asdict(one)
+    del counts["last"]
+    kept = {
+        name.removesuffix("_ms"): None if period is None else period / 1000
+        for name, period in asdict(keep).items()
+    }
+    return {"dry_run": dry_run, "removed": counts, "kept_seconds": kept}
 
 
 def worker(one: WorkerRecord) -> dict[str, Any]:

@@ -7,10 +7,19 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from ultimate_jobs.conf import RetentionOptions
 from ultimate_jobs.management.output import table
 from ultimate_jobs.observe.plain import duration, many_lines, one_line
 from ultimate_jobs.services.operators import Outcome, Overview, Page, Trace
-from ultimate_jobs.types import EventRecord, JobRecord, QueueStats, UnreadableJob, WorkerRecord
+from ultimate_jobs.types import (
+    EventRecord,
+    JobRecord,
+    Pruned,
+    QueueState,
+    QueueStats,
+    UnreadableJob,
+    WorkerRecord,
+)
 
 LONGEST_JSON = 4000
 _TOLD_APART = ("error_class", "message", "traceback")
@@ -60,10 +69,46 @@ def overview(found: Overview) -> str:
     headings = ("QUEUE", "DEPTH", "SCHEDULED", "RUNNING", "DEAD", "UNKNOWN", "OLDEST")
     rows = [_counts(one.queue, one) for one in found.queues]
     parts = [table(headings, [*rows, _counts("(all)", found.total)])]
+    parts += [_paused(one) for one in found.paused.values()]
     if found.total.estimated:
         parts.append("~ at least this many; counting stopped at a cap")
     parts.append(_workers(found.workers))
     return "\n".join(parts)
+
+
+def queue_state(one: QueueState, *, note: str | None) -> str:
+    """Return whether a queue is paused now, and what is odd about that."""
+    name = one_line(one.queue)
+    if one.paused_at is None:
+        lines = [f"{name} goes on" if one.changed else f"{name} was not paused"]
+    elif one.changed:
+        lines = [f"{name} is paused; what runs goes on, and what waits is kept"]
+    else:
+        lines = [f"{name} was paused before, at {moment(one.paused_at)} by {_who(one)}"]
+    return "\n".join([*lines, *([] if note is None else [one_line(note)])])
+
+
+def pruned(one: Pruned, keep: RetentionOptions, *, dry_run: bool) -> str:
+    """Return what was, or would be, removed, and how long each state is kept."""
+    rows = [
+        (state, getattr(one, state), _kept(getattr(keep, f"{state}_ms")))
+        for state in ("completed", "cancelled", "dead")
+    ]
+    heading = "WOULD GO" if dry_run else "REMOVED"
+    with_them = f"with {one.events} events and {one.steps} steps of their runs"
+    return f"{table(('STATE', heading, 'KEPT FOR'), rows)}\n{with_them}"
+
+
+def _kept(period_ms: int | None) -> str:
+    return "ever" if period_ms is None else duration(period_ms / 1000)
+
+
+def _paused(one: QueueState) -> str:
+    return f"{one_line(one.queue)} is paused since {moment(one.paused_at)} by {_who(one)}"
+
+
+def _who(one: QueueState) -> str:
+    return one_line(one.paused_by or "nobody known")
 
 
 def described(jobs: Iterable[dict[str, Any]]) -> str:

@@ -1,14 +1,16 @@
-"""manage.py jobs: list, show, cancel, retry, count and describe jobs; it only parses and prints."""
+"""manage.py jobs: looks at jobs and queues and acts on them; it only parses and prints."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandParser
 
+from ultimate_jobs import conf
 from ultimate_jobs.declare import describe
 from ultimate_jobs.drivers.base import Driver
 from ultimate_jobs.management import shapes, texts
@@ -20,10 +22,10 @@ from ultimate_jobs.management.output import (
     operator_name,
 )
 from ultimate_jobs.registry import find_job
-from ultimate_jobs.services import operators
+from ultimate_jobs.services import operators, queues, retention
 from ultimate_jobs.services.operators import Outcome
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import ANY_TENANT, JobFilter, TenantScope
+from ultimate_jobs.types import ANY_TENANT, JobFilter, QueueState, TenantScope
 
 MOST_LISTED = 1000
 
@@ -31,7 +33,7 @@ MOST_LISTED = 1000
 class Command(AnsweringCommand):
     """The operators' view of jobs, in every tenant."""
 
-    help = "Lists, shows, cancels, retries, counts and describes jobs."
+    help = "Lists, shows, cancels, retries and counts jobs, pauses queues, removes old jobs."
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -44,6 +46,17 @@ class Command(AnsweringCommand):
         retry.add_argument("ids", nargs="+", metavar="ID")
         retry.add_argument("--fresh", action="store_true", help="as a new run; completed jobs too")
         add_verb(verbs, "stats", self._stats, help="count jobs by queue, and list live workers")
+        pause = add_verb(verbs, "pause", self._pause, help="keep a queue from being claimed")
+        resume = add_verb(verbs, "resume", self._resume, help="let a paused queue go on")
+        for parser in (pause, resume):
+            parser.add_argument("queue", metavar="QUEUE")
+            parser.add_argument(
+                "--by", metavar="NAME", help="who asks; by default who is logged in"
+            )
+        prune = add_verb(
+            verbs, "prune", self._prune, help="remove jobs that RETENTION keeps no more"
+        )
+        prune.add_argument("--dry-run", action="store_true", help="only count them")
         named = add_verb(verbs, "describe", self._describe, help="describe the declared jobs")
         named.add_argument("name", nargs="?", metavar="NAME")
 
@@ -79,6 +92,49 @@ class Command(AnsweringCommand):
     def _stats(self, *, json: bool, database: str | None, **_: Any) -> None:
         found = operators.overview(_driver(database))
         self._answer(found, shapes.overview, texts.overview, json=json)
+
+    def _pause(
+        self, *, queue: str, by: str | None, json: bool, database: str | None, **_: Any
+    ) -> None:
+        self._turn(queues.pause, queue, by, json=json, database=database)
+
+    def _resume(
+        self, *, queue: str, by: str | None, json: bool, database: str | None, **_: Any
+    ) -> None:
+        self._turn(queues.resume, queue, by, json=json, database=database)
+
+    def _turn(
+        self,
+        act: Callable[..., QueueState],
+        queue: str,
+        by: str | None,
+        *,
+        json: bool,
+        database: str | None,
+    ) -> None:
+        driver = _driver(database)
+        with operators.reachable(driver):
+            state = act(driver, queue, by=by or operator_name())
+            known = queues.is_known(driver, queue)
+        note = None if known else f'note: no declared job names "{queue}", and no job waits in it'
+        self._answer(
+            state,
+            partial(shapes.queue_state, note=note),
+            partial(texts.queue_state, note=note),
+            json=json,
+        )
+
+    def _prune(self, *, dry_run: bool, json: bool, database: str | None, **_: Any) -> None:
+        driver = _driver(database)
+        with operators.reachable(driver):
+            removed = retention.prune(driver, dry_run=dry_run)
+        keep = conf.settings().retention
+        self._answer(
+            removed,
+            partial(shapes.pruned, keep=keep, dry_run=dry_run),
+            partial(texts.pruned, keep=keep, dry_run=dry_run),
+            json=json,
+        )
 
     def _describe(self, *, name: str | None, json: bool, **_: Any) -> None:
         jobs = describe() if name is None else [find_job(name).describe()]
