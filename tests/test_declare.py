@@ -8,6 +8,7 @@ import sys
 import types
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -544,3 +545,44 @@ def test_refusals_at_declaration_are_errors_of_this_package() -> None:
     """One except clause of an app catches each of them."""
     for kind in (IdempotencyRequired, JobOptionInvalid, JobSignatureInvalid, JobKeyInvalid):
         assert issubclass(kind, UltimateJobsError)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "expected"),
+    [(None, None), (30, 30_000), (0.5, 500), (timedelta(minutes=2), 120_000)],
+)
+def test_declare_with_a_timeout_keeps_it_in_milliseconds(timeout: Any, expected: int) -> None:
+    """Seconds or a timedelta; by default an attempt may run without end."""
+
+    @job(key="x", timeout=timeout)
+    def body(ctx: Any) -> None: ...
+
+    assert body.definition.timeout_ms == expected
+
+
+@pytest.mark.parametrize(
+    "timeout", [0, -1, True, "30", float("nan"), float("inf"), timedelta(0), 367 * 86_400]
+)
+def test_declare_with_a_timeout_that_is_none_is_refused(timeout: Any) -> None:
+    """Neither a moment that has passed nor one that never comes."""
+    with pytest.raises(JobOptionInvalid, match="option timeout of job"):
+
+        @job(key="x", timeout=timeout)
+        def body(ctx: Any) -> None: ...
+
+
+@pytest.mark.parametrize("atomic", [None, 1, "yes"])
+def test_declare_with_atomic_that_is_no_bool_is_refused(atomic: Any) -> None:
+    """What is merely truthy is a slip."""
+    with pytest.raises(JobOptionInvalid, match="option atomic of job"):
+
+        @job(key="x", atomic=atomic)
+        def body(ctx: Any) -> None: ...
+
+
+def test_declare_an_async_body_as_atomic_is_refused() -> None:
+    """Django's transactions belong to one thread, and awaits do not."""
+    with pytest.raises(JobOptionInvalid, match="does not go with async def"):
+
+        @job(key="x", atomic=True)
+        async def body(ctx: Any) -> None: ...

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ultimate_jobs.errors import JobOptionInvalid
-from ultimate_jobs.retry import MAX_ATTEMPTS, Retry
+from ultimate_jobs.interruptions import JobCancelled
+from ultimate_jobs.retry import MAX_ATTEMPTS, Retry, RetryLater
 
 BIGINT = 2**63 - 1
 NO_JITTER = {"jitter": 0.0}
@@ -215,3 +216,85 @@ def test_wait_passes_on_what_a_callable_raises() -> None:
 
     with pytest.raises(ZeroDivisionError):
         Retry(backoff=backoff).wait_ms(1)
+
+
+class Transient(Exception):
+    """An error that another attempt may not meet."""
+
+
+class Gone(Transient):
+    """An error after which the work is no longer wanted."""
+
+
+def test_retry_on_gives_up_on_every_other_error() -> None:
+    """Subclasses count, as in an ``except`` clause; without the option no error is given up on."""
+    policy = Retry(retry_on=(Transient, OSError))
+
+    assert not policy.gives_up_on(Transient())
+    assert not policy.gives_up_on(Gone())
+    assert not policy.gives_up_on(ConnectionError())
+    assert policy.gives_up_on(ValueError())
+    assert policy.gives_up_on(SystemExit())
+    assert not Retry().gives_up_on(ValueError())
+
+
+def test_discard_on_names_what_ends_without_failure() -> None:
+    """Nothing is discarded by default."""
+    assert Retry(discard_on=(Gone,)).discards(Gone())
+    assert not Retry(discard_on=(Gone,)).discards(Transient())
+    assert not Retry().discards(Gone())
+
+
+@pytest.mark.parametrize("option", ["retry_on", "discard_on"])
+@pytest.mark.parametrize(
+    ("given_classes", "place"),
+    [
+        (ValueError, ""),
+        ([ValueError], ""),
+        ("ValueError", ""),
+        ((ValueError, "OSError"), "[1]"),
+        ((ValueError(),), "[0]"),
+        ((int,), "[0]"),
+        ((JobCancelled,), "[0]"),
+        ((RetryLater,), "[0]"),
+    ],
+)
+def test_policy_with_classes_that_are_none_is_refused(
+    option: str, given_classes: Any, place: str
+) -> None:
+    """A single class, a list, a name, an instance and an interruption are each told by place."""
+    with pytest.raises(JobOptionInvalid) as refusal:
+        Retry(**{option: given_classes})
+
+    assert f"option Retry.{option}{place} is " in refusal.value.cause
+    assert refusal.value.fix == f"use Retry({option}=(ConnectionError,))"
+
+
+@pytest.mark.parametrize("deferrals", [-1, 32_768, True, 1.5, "3"])
+def test_policy_with_impossible_deferrals_is_refused(deferrals: Any) -> None:
+    """The column that counts them ends at 32,767."""
+    with pytest.raises(JobOptionInvalid, match=r"Retry\.deferrals is no whole number"):
+        Retry(deferrals=deferrals)
+
+
+@pytest.mark.parametrize(
+    ("delay", "expected"),
+    [(0, 0), (1.5, 1500), (timedelta(minutes=1), 60_000), (-5, 0), (timedelta(days=-1), 0)],
+)
+def test_retry_later_waits_its_delay_and_never_less_than_nothing(delay: Any, expected: int) -> None:
+    """A moment that has passed is at once."""
+    later = RetryLater(delay=delay, reason="not yet")
+
+    assert (later.delay_ms, later.counts, later.reason) == (expected, False, "not yet")
+
+
+@pytest.mark.parametrize("delay", [None, "5", True, float("nan"), float("inf"), 10**9])
+def test_retry_later_with_a_delay_that_is_none_is_refused(delay: Any) -> None:
+    """It fails as an error of the body, with the code, rather than waiting for ever."""
+    with pytest.raises(JobOptionInvalid, match=r"RetryLater\.delay"):
+        RetryLater(delay=delay)
+
+
+def test_retry_later_passes_an_except_exception() -> None:
+    """A body's own error handling neither logs it nor completes the job."""
+    assert not issubclass(RetryLater, Exception)

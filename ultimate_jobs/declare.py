@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from functools import update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -12,6 +13,7 @@ from asgiref.sync import sync_to_async
 from ultimate_jobs import conf, registry
 from ultimate_jobs.errors import JobOptionInvalid, JobSignatureInvalid
 from ultimate_jobs.identity import check_text, key_function
+from ultimate_jobs.limits import Limiter, declared_limits
 from ultimate_jobs.payload import InputSchema
 from ultimate_jobs.registry import JobDefinition
 from ultimate_jobs.retry import Retry
@@ -23,6 +25,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 BodyKey = str | Callable[..., str]
+
+# Seconds. A shorter attempt would end before its body is called.
+SHORTEST_TIMEOUT = 0.01
+LONGEST_TIMEOUT = 366 * 86_400
 
 
 class Job(Generic[P, R]):
@@ -136,6 +142,11 @@ def job(
     retry: Retry | None = None,
     priority: int = 0,
     aliases: Sequence[str] = (),
+    timeout: float | timedelta | None = None,
+    atomic: bool = False,
+    concurrency: int | None = None,
+    limits: Sequence[Limiter] = (),
+    serial: BodyKey | None = None,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Job[P, R]]:
     """Declare a function as a job.
 
@@ -147,18 +158,48 @@ def job(
         retry: by default ``Retry()``.
         priority: -100 to 100, higher first.
         aliases: earlier names, under which queued jobs still run here.
+        timeout: how long one attempt may run, in seconds or as a timedelta; by default without
+            end.
+        atomic: run the body and its completion as one transaction on the database of the jobs,
+            so that what the body writes there happens exactly once. Not for an ``async def``.
+        concurrency: how many run at once, in all workers and tenants.
+        limits: the limiters that every run keeps.
+        serial: a format string over the inputs, or a callable that takes them by name. The jobs
+            of one tenant with one serial key run one after the other, in the order they came.
 
     Raises:
         IdempotencyRequired: there is no key.
         JobSignatureInvalid, JobOptionInvalid, JobKeyInvalid: the declaration cannot work.
         JobNameTaken: another function has the name.
+        LimiterConflict: another job names one of its limiters and means another limit.
     """
 
     def declare(func: Callable[Concatenate[Any, P], R]) -> Job[P, R]:
         _check_function(func)
         stored_name = name if name is not None else f"{func.__module__}.{func.__qualname__}"
-        definition = _define(
-            func, stored_name, key, queue, Retry() if retry is None else retry, priority, aliases
+        check_text(stored_name, "name", stored_name)
+        schema = InputSchema(job=stored_name, func=func)
+        is_async = inspect.iscoroutinefunction(func)
+        definition = JobDefinition(
+            name=stored_name,
+            func=func,
+            key_for=key_function(stored_name, key, schema.parameters),
+            schema=schema,
+            queue=_check_queue(stored_name, queue),
+            retry=_check_retry(stored_name, Retry() if retry is None else retry),
+            priority=check_priority(stored_name, priority),
+            is_async=is_async,
+            aliases=_check_aliases(stored_name, aliases),
+            timeout_ms=_check_timeout(stored_name, timeout),
+            atomic=_check_atomic(stored_name, atomic, is_async),
+            limits=declared_limits(
+                stored_name,
+                schema.parameters,
+                concurrency=concurrency,
+                limits=limits,
+                serial=serial,
+            ),
+            module_spec=func.__globals__.get("__spec__"),
         )
         registry.register_job(definition)
         return Job(definition, func)
@@ -166,29 +207,8 @@ def job(
     return declare
 
 
-def _define(
-    func: Callable[..., Any],
-    name: str,
-    key: BodyKey | None,
-    queue: str | None,
-    retry: Retry,
-    priority: int,
-    aliases: Sequence[str],
-) -> JobDefinition:
-    check_text(name, "name", name)
-    schema = InputSchema(job=name, func=func)
-    return JobDefinition(
-        name=name,
-        func=func,
-        key_for=key_function(name, key, schema.parameters),
-        schema=schema,
-        queue=check_text(name, "queue", conf.settings().default_queue if queue is None else queue),
-        retry=_check_retry(name, retry),
-        priority=check_priority(name, priority),
-        is_async=inspect.iscoroutinefunction(func),
-        aliases=_check_aliases(name, aliases),
-        module_spec=func.__globals__.get("__spec__"),
-    )
+def _check_queue(name: str, queue: str | None) -> str:
+    return check_text(name, "queue", conf.settings().default_queue if queue is None else queue)
 
 
 def _check_function(func: object) -> None:
@@ -224,6 +244,35 @@ def _check_retry(name: str, retry: object) -> Retry:
         problem=f'of job "{name}" is {type(retry).__name__}, not Retry',
         fix="declare it as @job(retry=Retry(attempts=3), ...)",
     )
+
+
+def _check_timeout(name: str, timeout: object) -> int | None:
+    if timeout is None:
+        return None
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if (
+        isinstance(seconds, int | float)
+        and not isinstance(seconds, bool)
+        and SHORTEST_TIMEOUT <= seconds <= LONGEST_TIMEOUT
+    ):
+        return round(seconds * 1000)
+    raise JobOptionInvalid(
+        option="timeout",
+        problem=f'of job "{name}" is no duration between {SHORTEST_TIMEOUT * 1000:g} ms and '
+        f"{LONGEST_TIMEOUT // 86_400} days",
+        fix="declare it as @job(timeout=300, ...)",
+    )
+
+
+def _check_atomic(name: str, atomic: object, is_async: bool) -> bool:
+    if not isinstance(atomic, bool):
+        problem, fix = f"is {type(atomic).__name__}, not bool", "declare it as @job(atomic=True)"
+    elif atomic and is_async:
+        problem = "does not go with async def: Django's transactions belong to one thread"
+        fix = "declare it with def"
+    else:
+        return atomic
+    raise JobOptionInvalid(option="atomic", problem=f'of job "{name}" {problem}', fix=fix)
 
 
 def describe() -> list[dict[str, Any]]:

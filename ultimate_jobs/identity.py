@@ -10,7 +10,7 @@ from typing import Any
 from ultimate_jobs.errors import IdempotencyRequired, JobKeyInvalid, JobOptionInvalid
 
 # In UTF-8 bytes. name + tenant + key share one btree entry, which holds at most 2704.
-MAX_BYTES = {"name": 255, "queue": 127, "tenant": 255, "key": 1024}
+MAX_BYTES = {"name": 255, "queue": 127, "tenant": 255, "key": 1024, "serial": 1024}
 
 KeyFunction = Callable[[Mapping[str, Any]], str]
 
@@ -46,11 +46,14 @@ def check_text(job: str, what: str, value: object) -> str:
     return value
 
 
-def key_function(job: str, key: object, parameters: tuple[str, ...]) -> KeyFunction:
+def key_function(
+    job: str, key: object, parameters: tuple[str, ...], *, option: str = "key"
+) -> KeyFunction:
     """Return what computes the key of validated inputs.
 
     Args:
         key: a format string over the inputs, or a callable that takes them by name.
+        option: the option of ``@job`` that it was given as.
 
     Raises:
         IdempotencyRequired: there is no key.
@@ -59,15 +62,15 @@ def key_function(job: str, key: object, parameters: tuple[str, ...]) -> KeyFunct
     if key is None or key == "":
         raise IdempotencyRequired(job=job, parameters=parameters)
     if isinstance(key, str):
-        _check_fields(job, key, parameters)
+        _check_fields(job, key, parameters, option)
         return _from_template(job, key)
     if callable(key):
-        _check_callable(job, key, parameters)
+        _check_callable(job, key, parameters, option)
         return lambda inputs: key(**inputs)
     raise JobOptionInvalid(
-        option="key",
+        option=option,
         problem=f'of job "{job}" is {type(key).__name__}, neither a format string nor a callable',
-        fix=f'declare it as @job(key="{_sample_key(job, parameters)}")',
+        fix=f'declare it as @job({option}="{_sample_key(job, parameters)}")',
     )
 
 
@@ -93,12 +96,12 @@ def _from_template(job: str, template: str) -> KeyFunction:
     return compute
 
 
-def _check_fields(job: str, template: str, parameters: tuple[str, ...]) -> None:
+def _check_fields(job: str, template: str, parameters: tuple[str, ...], option: str) -> None:
     try:
         names = list(_field_names(template))
     except ValueError as error:
         raise JobOptionInvalid(
-            option="key",
+            option=option,
             problem=f'of job "{job}" is no format string: {error}',
             fix='write it like "invoice:{invoice_id}"',
         ) from None
@@ -106,12 +109,12 @@ def _check_fields(job: str, template: str, parameters: tuple[str, ...]) -> None:
         root = name.split(".", 1)[0].split("[", 1)[0]
         if root not in parameters:
             raise JobOptionInvalid(
-                option="key",
+                option=option,
                 problem=f'of job "{job}" names "{root}", which is none of its inputs '
                 f"({', '.join(parameters) or 'it has none'})",
                 fix=f'write it over the inputs, like "job:{{{parameters[0]}}}"'
                 if parameters
-                else f'write it without braces: key="{job.rsplit(".", 1)[-1]}"',
+                else f'write it without braces: {option}="{job.rsplit(".", 1)[-1]}"',
             )
 
 
@@ -126,7 +129,9 @@ def _field_names(template: str) -> Iterator[str]:
         yield from _field_names(specification or "")
 
 
-def _check_callable(job: str, key: Callable[..., Any], parameters: tuple[str, ...]) -> None:
+def _check_callable(
+    job: str, key: Callable[..., Any], parameters: tuple[str, ...], option: str
+) -> None:
     if inspect.iscoroutinefunction(key):
         problem = "is async, and a key is computed before anything is awaited"
     else:
@@ -139,9 +144,9 @@ def _check_callable(job: str, key: Callable[..., Any], parameters: tuple[str, ..
         else:
             return
     raise JobOptionInvalid(
-        option="key",
+        option=option,
         problem=f'of job "{job}" {problem}',
-        fix=f"declare it as key=lambda {', '.join(parameters) or '**inputs'}: ...",
+        fix=f"declare it as {option}=lambda {', '.join(parameters) or '**inputs'}: ...",
     )
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
-from ultimate_jobs.errors import JobNameTaken, JobUnknown
+from ultimate_jobs.errors import JobNameTaken, JobUnknown, LimiterConflict
+from ultimate_jobs.limits import JobLimits
 from ultimate_jobs.payload import InputSchema
 from ultimate_jobs.retry import Retry
 
@@ -20,6 +21,9 @@ class JobDefinition:
     Attributes:
         key_for: computes the idempotency key from the validated inputs.
         is_async: the function is an ``async def``.
+        timeout_ms: how long one attempt may run; ``None`` is without end.
+        atomic: the body and its completion are one transaction.
+        limits: how much of it may run at once.
         module_spec: the import that executed the declaration; ``None`` outside of one.
     """
 
@@ -32,6 +36,9 @@ class JobDefinition:
     priority: int = 0
     is_async: bool = False
     aliases: tuple[str, ...] = ()
+    timeout_ms: int | None = None
+    atomic: bool = False
+    limits: JobLimits = field(default_factory=JobLimits)
     module_spec: object = field(default=None, compare=False, repr=False)
 
     @property
@@ -67,6 +74,7 @@ def register_job(definition: JobDefinition) -> None:
 
     Raises:
         JobNameTaken: another function declares one of the names.
+        LimiterConflict: another job names one of its limiters and means another limit.
     """
     names = (definition.name, *definition.aliases)
     with _store.lock:
@@ -75,6 +83,7 @@ def register_job(definition: JobDefinition) -> None:
             if present is not None and not _is_imported_again(present, definition):
                 raise JobNameTaken(name=name, first=present.place, second=definition.place)
         replaced = _store.jobs.get(definition.name)
+        _check_limiters_agree(definition, replaced)
         for name, present in list(_store.jobs.items()):
             if present is replaced:
                 del _store.jobs[name]
@@ -86,6 +95,17 @@ def _is_imported_again(present: JobDefinition, definition: JobDefinition) -> boo
     return present.place == definition.place and (
         definition.module_spec is None or present.module_spec is not definition.module_spec
     )
+
+
+def _check_limiters_agree(definition: JobDefinition, replaced: JobDefinition | None) -> None:
+    mine = {one.prefix: one for one in definition.limits.limiters}
+    for other in _store.jobs.values():
+        if other is replaced:
+            continue
+        for its in other.limits.limiters:
+            shared = mine.get(its.prefix)
+            if shared is not None and not shared.limiter.agrees_with(its.limiter):
+                raise LimiterConflict(limiter=its.name, first=other.place, second=definition.place)
 
 
 def find_job(name: str) -> JobDefinition:

@@ -1,4 +1,4 @@
-"""How many attempts a job has and how long it waits between them."""
+"""How many attempts a job has, how long it waits between them, and which errors end it at once."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from datetime import timedelta
 from typing import Literal, TypeGuard, get_args
 
 from ultimate_jobs.errors import JobOptionInvalid
+from ultimate_jobs.interruptions import Interruption
 
 BackoffName = Literal["fixed", "linear", "exponential"]
 Backoff = BackoffName | Callable[[int], float | timedelta]
 
 MAX_ATTEMPTS = 1000
 MAX_DELAY_SECONDS = 366 * 86_400
+# What fits the column that counts them.
+MAX_DEFERRALS = 32_767
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,11 @@ class Retry:
         max_delay: no wait is longer than this.
         jitter: up to this share of the wait is taken off at random, 0 to 1, so that jobs that
             failed together do not return together.
+        retry_on: with these exception classes, any other error makes the job ``dead`` at once.
+        discard_on: these end the job ``cancelled``, whatever ``retry_on`` says: the work is no
+            longer wanted, as when its object was deleted.
+        deferrals: how often a run may raise ``RetryLater``; by default the setting
+            ``MAX_DEFERRALS``.
 
     Raises:
         JobOptionInvalid: a value is outside its range.
@@ -41,6 +49,9 @@ class Retry:
     delay: float | timedelta = 5.0
     max_delay: float | timedelta = 3600.0
     jitter: float = 0.1
+    retry_on: tuple[type[BaseException], ...] = ()
+    discard_on: tuple[type[BaseException], ...] = ()
+    deferrals: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.attempts, bool) or not isinstance(self.attempts, int):
@@ -61,11 +72,23 @@ class Retry:
             seconds = value.total_seconds() if isinstance(value, timedelta) else value
             if not 0 <= seconds <= MAX_DELAY_SECONDS:
                 raise _invalid(option, "is not between 0 and a year", f"{option}=5")
+        for option in ("retry_on", "discard_on"):
+            _check_classes(option, getattr(self, option))
+        if self.deferrals is not None:
+            _check_deferrals(self.deferrals)
 
     @property
     def backoff_name(self) -> str:
         """The name that ``describe()`` shows; a callable is ``custom``."""
         return self.backoff if isinstance(self.backoff, str) else "custom"
+
+    def discards(self, error: BaseException) -> bool:
+        """Whether this error ends the job without a failure."""
+        return isinstance(error, self.discard_on)
+
+    def gives_up_on(self, error: BaseException) -> bool:
+        """Whether no further attempt follows this error."""
+        return bool(self.retry_on) and not isinstance(error, self.retry_on)
 
     def wait_ms(self, attempt: int, *, chance: Callable[[], float] = random.random) -> int:
         """Return the wait after this failed attempt, in milliseconds.
@@ -92,6 +115,59 @@ class Retry:
             return unit * attempt
         # Beyond 2^62 a float still compares correctly against max_delay; a larger power overflows.
         return unit * 2.0 ** min(attempt - 1, 62)
+
+
+class RetryLater(Interruption):
+    """Raised by a body that cannot do its work yet: the run comes again after a delay.
+
+    Not an ``Exception``, so that a body's ``except Exception`` neither logs it as an error nor
+    lets the job complete without its work.
+
+    Args:
+        delay: seconds or a timedelta; less than 0 means 0.
+        counts: whether this uses up an attempt, as a failure would.
+        reason: why, for the run's history; never put an input in it.
+
+    Raises:
+        JobOptionInvalid: the delay is no duration of at most a year.
+    """
+
+    def __init__(
+        self, delay: float | timedelta = 60.0, *, counts: bool = False, reason: str = ""
+    ) -> None:
+        self.delay_ms = _delay_ms(delay)
+        self.counts = bool(counts)
+        self.reason = str(reason)
+        super().__init__(f"again in {self.delay_ms} ms")
+
+
+def _delay_ms(delay: object) -> int:
+    fix = "raise RetryLater(delay=60)"
+    if not isinstance(delay, timedelta) and not _is_number(delay):
+        problem = "is neither seconds nor a timedelta"
+        raise JobOptionInvalid(option="RetryLater.delay", problem=problem, fix=fix)
+    # In this order NaN, which compares false with everything, is refused.
+    if not _seconds(delay) <= MAX_DELAY_SECONDS:
+        problem = "is not at most a year"
+        raise JobOptionInvalid(option="RetryLater.delay", problem=problem, fix=fix)
+    return round(max(0.0, _seconds(delay)) * 1000)
+
+
+def _check_classes(option: str, given: object) -> None:
+    example = f"{option}=(ConnectionError,)"
+    if not isinstance(given, tuple):
+        raise _invalid(option, "is no tuple of exception classes", example)
+    for place, one in enumerate(given):
+        if not isinstance(one, type) or not issubclass(one, BaseException):
+            raise _invalid(f"{option}[{place}]", "is no exception class", example)
+        if issubclass(one, Interruption):
+            problem = f"is {one.__name__}, which stops a body and is no error of it"
+            raise _invalid(f"{option}[{place}]", problem, example)
+
+
+def _check_deferrals(given: object) -> None:
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= MAX_DEFERRALS:
+        raise _invalid("deferrals", f"is no whole number from 0 to {MAX_DEFERRALS}", "deferrals=10")
 
 
 def _seconds(value: float | timedelta) -> float:

@@ -58,6 +58,7 @@ class EnqueueRequest:
     delay_ms: int = 0
     traceparent: str | None = None
     enqueued_by: str | None = None
+    serial_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,20 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Deferral:
+    """A body's own wish to run again later.
+
+    Attributes:
+        limit: so many a run may have; past them the job is ``dead``, and ``spent`` says why.
+        reason: for the run's history.
+    """
+
+    limit: int
+    reason: str
+    spent: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class Nack:
     """A claim given back without completion.
 
@@ -135,7 +150,9 @@ class Nack:
         counts_as_attempt: the attempt is used up; otherwise it is taken back, never below 0.
         park: the run gave its worker back on purpose, state ``suspended``.
         dead_letter: no further attempt, state ``dead``.
+        discard: no further attempt and no failure either, state ``cancelled``.
         delay_ms: not before this long from the driver's now.
+        deferral: the body asked for it; counted apart, and it moves ``due_at``.
         failure: the error to store and to record as an event; ``None`` leaves
             ``last_error`` untouched and writes no event.
     """
@@ -145,7 +162,9 @@ class Nack:
     counts_as_attempt: bool = True
     park: bool = False
     dead_letter: bool = False
+    discard: bool = False
     delay_ms: int = 0
+    deferral: Deferral | None = None
     failure: Failure | None = None
 
 
@@ -265,6 +284,8 @@ class JobRecord:
     enqueued_by: str | None
     traceparent: str | None
     rerun_requested: bool = False
+    deferrals: int = 0
+    serial_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +346,28 @@ class QueueStats:
     unknown: int
     oldest_ready_seconds: float | None
     estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """Whether a queue is paused; ``changed`` says whether this very call made it so."""
+
+    queue: str
+    paused_at: datetime | None = None
+    paused_by: str | None = None
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What one batch of retention removed; ``last`` is where to go on, ``None`` at the end."""
+
+    completed: int = 0
+    cancelled: int = 0
+    dead: int = 0
+    events: int = 0
+    steps: int = 0
+    last: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -9,11 +10,12 @@ import time
 from contextvars import ContextVar
 from typing import Any
 
+from django.db import connection
 from django.db.models.functions import Now
 
 from tests.app import oddities
 from tests.app.models import Document, Effect
-from ultimate_jobs import JobContext, Retry, job
+from ultimate_jobs import JobContext, Limiter, Retry, RetryLater, job
 
 LEFT_BEHIND: ContextVar[str] = ContextVar("left_behind")
 
@@ -42,6 +44,31 @@ def slow(ctx: JobContext, label: str, seconds: float) -> None:
     effect = leave_effect(ctx, label)
     time.sleep(seconds)
     Effect.objects.filter(pk=effect.pk).update(finished_at=Now())
+
+
+@job(
+    key="one-of:{label}",
+    name="tests.one_of_ten",
+    concurrency=10,
+    limits=[Limiter("tests.single", global_=1)],
+)
+def one_of_ten(ctx: JobContext, label: str, seconds: float) -> None:
+    """Run beside no other of its limiter, though ten might by its own concurrency."""
+    slow(ctx, label, seconds)
+
+
+@job(key="few:{label}", name="tests.four_at_once", concurrency=4)
+def four_at_once(ctx: JobContext, label: str, seconds: float) -> list[float]:
+    """Run with three others at most, and tell from when to when."""
+    began = time.time()
+    time.sleep(seconds)
+    return [began, time.time()]
+
+
+@job(key="lane:{label}", name="tests.in_lane", serial="account:{account}")
+def in_lane(ctx: JobContext, label: str, account: int, seconds: float = 0.0) -> None:
+    """Run after those of its account that came before."""
+    slow(ctx, label, seconds)
 
 
 @job(key="flaky:{label}", name="tests.flaky", retry=Retry(attempts=3, backoff="fixed", delay=0.01))
@@ -145,3 +172,68 @@ def leaves(ctx: JobContext, label: str) -> str:
     found = LEFT_BEHIND.get("nothing")
     LEFT_BEHIND.set(label)
     return found
+
+
+@job(
+    key="once:{label}",
+    name="tests.once",
+    atomic=True,
+    retry=Retry(attempts=3, backoff="fixed", delay=0.01),
+)
+def once(ctx: JobContext, label: str, seconds: float = 0.0) -> int:
+    """Leave an effect in the transaction that completes the job."""
+    leave_effect(ctx, label)
+    time.sleep(seconds)
+    return os.getpid()
+
+
+@job(key="gated_once:{label}", name="tests.gated_once", atomic=True)
+def gated_once(ctx: JobContext, label: str, gate: str) -> None:
+    """Leave an effect in the job's transaction, and commit once the gate is open."""
+    leave_effect(ctx, label)
+    while not Document.objects.filter(name=gate, version=1).exists():
+        time.sleep(0.01)
+
+
+@job(
+    key="overlong:{label}",
+    name="tests.overlong",
+    timeout=0.5,
+    retry=Retry(attempts=2, backoff="fixed", delay=0.01),
+)
+def overlong(ctx: JobContext, label: str, how: str) -> str:
+    """Run longer than the timeout, in one of the ways in which a body can."""
+    leave_effect(ctx, label)
+    try:
+        if how == "query":
+            with connection.cursor() as cursor:
+                cursor.execute("select pg_sleep(600)")
+        elif how == "compute":
+            while True:
+                sum(range(1000))
+        elif how == "hang":
+            # One call that no exception reaches.
+            time.sleep(600)
+        elif how == "swallow":
+            while True:
+                time.sleep(0.01)
+    except BaseException:
+        if how != "swallow":
+            raise
+    return "completed all the same"
+
+
+@job(key="patient:{label}", name="tests.patient")
+async def patient(ctx: JobContext, label: str, seconds: float) -> None:
+    """Leave an effect and wait without a thread."""
+    await Effect.objects.acreate(job_id=ctx.job_id, label=label, pid=os.getpid())
+    await asyncio.sleep(seconds)
+
+
+@job(key="later:{label}", name="tests.later")
+def later(ctx: JobContext, label: str, times: int) -> None:
+    """Ask to come again this often, then leave an effect."""
+    if Effect.objects.filter(job_id=ctx.job_id).count() < times:
+        leave_effect(ctx, f"{label} later")
+        raise RetryLater(delay=0.01, reason="not yet")
+    leave_effect(ctx, label)

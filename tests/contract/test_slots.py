@@ -125,6 +125,18 @@ def test_heartbeat_does_not_revive_a_slot_that_expired(driver: Harness) -> None:
     assert used(driver, one) == 0
 
 
+def test_heartbeat_of_an_expired_worker_renews_none_of_its_slots(driver: Harness) -> None:
+    """A slot that was taken late ends in its time: its holder's jobs are another's by then."""
+    one, worker = scope(driver), driver.start_worker()
+    driver.advance(driver.lease_ttl_ms - 1000)
+    take(driver, (one,), worker=worker)
+    driver.advance(2000)
+    assert not driver.driver.heartbeat(worker).alive
+    driver.advance(driver.lease_ttl_ms - 1000)
+
+    assert used(driver, one) == 0
+
+
 def test_release_of_a_worker_frees_its_slots(driver: Harness) -> None:
     """A worker that leaves in order costs nobody a TTL."""
     one, worker = scope(driver), driver.start_worker()

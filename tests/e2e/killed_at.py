@@ -43,8 +43,8 @@ def wrote(answers: Any) -> bool:
 
 def arm(point: str) -> None:
     from ultimate_jobs.drivers.postgres import PostgresDriver
-    from ultimate_jobs.drivers.postgres.endings import PostgresAtomic
     from ultimate_jobs.drivers.postgres.claims import PostgresClaimer
+    from ultimate_jobs.drivers.postgres.endings import PostgresAtomic
     from ultimate_jobs.drivers.postgres.leases import PostgresLeases
     from ultimate_jobs.processes.acknowledger import Acknowledger
     from ultimate_jobs.processes.executor import Executor

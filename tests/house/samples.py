@@ -28,6 +28,10 @@ _LISTED: tuple[UltimateJobsError, ...] = (
         first="billing.jobs:send_invoice",
         second="reminders.jobs:send_invoice",
     ),
+    errors.LimiterInvalid(limiter="smtp", problem="limits nothing", sample="global_=1"),
+    errors.LimiterConflict(
+        limiter="smtp", first="billing.jobs:send_invoice", second="reminders.jobs:send_reminder"
+    ),
     errors.JobUnknown(name="send_invoise", known=["send_invoice", "send_reminder"]),
     errors.JobInputInvalid(
         job=JOB, problems=["invoice_id: Input should be a valid integer"], inputs="invoice_id: int"
@@ -55,6 +59,7 @@ _LISTED: tuple[UltimateJobsError, ...] = (
     errors.ResultInTransaction(job_id=JOB_ID, alias="default"),
     errors.ResultInvalid(job=JOB, path="result.rows[0]", problem="is a queryset"),
     errors.JobsSchema(detail='relation "x_jobs" does not exist', alias="default"),
+    errors.QueueFull(job=JOB, queue="billing", depth=10_000, bound=10_000, asked=1),
     errors.EnqueueSerialization(job=JOB, isolation="repeatable read"),
     errors.EnqueueContended(job=JOB, tries=100),
     errors.EnqueueAliasAmbiguous(job=JOB, aliases=["reporting", "shop"]),
@@ -63,6 +68,8 @@ _LISTED: tuple[UltimateJobsError, ...] = (
     ),
     errors.JobRowInvalid(table="x_jobs", column="payload", problem="is no JSON object", row=JOB_ID),
     errors.LeaseLost(job_id=JOB_ID, worker=WORKER, token=3),
+    errors.AttemptTimedOut(job=JOB, seconds=30, stopped=True),
+    errors.RetryLaterSpent(job_id=JOB_ID, limit=1000, what="deferrals"),
     errors.WorkerGone(job_id=JOB_ID, lost_leases=10),
     errors.TransactionLeftOpen(job=JOB, aliases=["default"]),
     errors.DriverUnknown(driver="postgrse", known=["memory", "nats", "postgres", "redis"]),

@@ -6,6 +6,7 @@ import ast
 import pickle
 import re
 import shlex
+from dataclasses import fields
 
 import pytest
 from django.core.management import get_commands, load_command_class
@@ -164,8 +165,15 @@ def _refuse_to_exit(parser: CommandParser, fix: str) -> None:
                 _refuse_to_exit(inner, fix)
 
 
-@pytest.mark.parametrize("key", conf.known_keys())
-@pytest.mark.parametrize("wrong", [object(), -1, True])
+FLAGS = {one.name.upper() for one in fields(conf.Settings) if isinstance(one.default, bool)}
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [(key, object()) for key in conf.known_keys()]
+    + [(key, -1) for key in conf.known_keys()]
+    + [(key, True) for key in conf.known_keys() if key not in FLAGS],
+)
 def test_fix_of_a_wrong_setting_loads(key: str, wrong: object) -> None:
     """The line that a refused setting proposes is accepted when it is followed."""
     with override_settings(ULTIMATE_JOBS={key: wrong}), pytest.raises(UltimateJobsError) as caught:

@@ -34,10 +34,15 @@ def _key(attribute: str) -> str:
 def _kind(attribute: str, kind: str) -> str:
     if attribute.endswith("_ms"):
         return "duration"
-    return {"str": "text", "int": "whole number"}[kind]
+    kinds = {"str": "text", "int": "whole number", "bool": "true or false"}
+    kinds["bool | str | None"] = "true, false or text"
+    kinds["tuple[str, ...]"] = "list of text"
+    return {**kinds, "RetentionOptions": "dict", "Mapping[str, QueueOptions]": "dict"}[kind]
 
 
 def _shown(attribute: str, default: object) -> str:
+    if attribute in ("queues", "retention"):
+        return {"queues": "`{}`", "retention": "[below](#retention)"}[attribute]
     if attribute.endswith("_ms"):
         return f"`{int(str(default)) / 1000:g}`"
     return f'`"{default}"`' if isinstance(default, str) else f"`{default}`"

@@ -18,7 +18,7 @@ def test_stats_as_json_have_stable_keys(queue, jobs) -> None:
 
     assert set(data) == {"queues", "total", "workers"}
     [one] = data["queues"]
-    assert set(one) == COUNTS | {"queue"}
+    assert set(one) == COUNTS | {"queue", "paused_at", "paused_by"}
     assert set(data["total"]) == COUNTS
     [worker] = data["workers"]
     assert set(worker) == {

@@ -82,7 +82,8 @@ class ScriptedDriver:
             answer = self.script(write)
             if isinstance(answer, BaseException):
                 raise answer
-            answers.append(WriteAnswer(write.id, write.token, answer, state or _state(write)))
+            written = (state or _state(write)) if answer is Written.DONE else None
+            answers.append(WriteAnswer(write.id, write.token, answer, written))
         return answers
 
 

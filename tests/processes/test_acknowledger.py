@@ -41,7 +41,7 @@ def database_error(kind: type[Exception], cause: psycopg.Error | None = None) ->
 
 def flush(acknowledger: Acknowledger) -> None:
     """Write once, everything that is due or not."""
-    for outcome in acknowledger._pending.values():
+    for outcome in acknowledger._pending:
         outcome.not_before = 0.0
     acknowledger.step()
 

@@ -11,11 +11,12 @@ from django.db.utils import OperationalError
 
 from tests.processes.fakes import ScriptedDriver, a_claim
 from ultimate_jobs.processes import departure as departure_module
-from ultimate_jobs.processes.crew import Census
+from ultimate_jobs.processes.crew import Census, Run
 from ultimate_jobs.processes.departure import BACKSTOP, HAND_BACK_DELAY_MS, Departure
 from ultimate_jobs.processes.outcomes import Tally
 from ultimate_jobs.processes.stopping import Stop
 from ultimate_jobs.processes.wakes import Wake
+from ultimate_jobs.services.context import JobContext
 from ultimate_jobs.types import Nack, Written
 
 
@@ -25,13 +26,14 @@ class Stage:
     def __init__(self, *, running: int = 0, grace: float = 30.0) -> None:
         self.acts: list[str] = []
         self.claims = [a_claim(worker=uuid4()) for _ in range(running)]
+        self.runs = [Run(claim, JobContext(claim), received=0.0) for claim in self.claims]
         self.pending = 0
         self.driver = ScriptedDriver(self.answer)
         self.answers: Any = Written.DONE
         self.stop = Stop(Wake(), grace=grace)
         crew = SimpleNamespace(
             census=lambda long_busy: Census(0, len(self.claims), 1, 1, 0.0),
-            running=lambda: [SimpleNamespace(claim=claim) for claim in self.claims],
+            running=lambda: self.runs,
         )
         acknowledger = SimpleNamespace(pending=0, tally=Tally(), hurry=lambda: None)
         keeper = SimpleNamespace(release=lambda: self.acts.append("release"))
@@ -68,6 +70,29 @@ def test_wait_for_bodies_ends_with_the_grace(running: int, pending: int) -> None
     stage.stop.request("SIGTERM")
 
     assert not stage.departure.wait_for_bodies()
+
+
+def test_wait_for_bodies_waits_for_none_that_was_fenced_out() -> None:
+    """Their ends are written; what they still do holds up no restart."""
+    stage = Stage(running=2, grace=60)
+    stage.stop.recycle("a body outlived its timeout")
+
+    for run in stage.runs:
+        run.context.fence()
+
+    assert not stage.departure.wait_for_bodies()
+
+
+def test_leave_bodies_behind_hands_none_back_that_was_fenced_out() -> None:
+    """It is another's by now, and not counted twice."""
+    stage = Stage(running=2)
+    stage.runs[0].context.fence()
+
+    stage.departure.leave_bodies_behind()
+
+    [writes] = [writes for _, _, writes in stage.driver.sent]
+    assert [write.id for write in writes] == [stage.claims[1].id]
+    assert stage.acknowledger.tally.handed_back == 1
 
 
 def test_leave_bodies_behind_hands_them_back_last() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from django.db import connection, connections, transaction
 from tests.processes.fakes import a_claim
 from ultimate_jobs import ClaimLost, JobCancelled, JobContext, Retry, job
 from ultimate_jobs.processes.crew import Run
+from ultimate_jobs.processes.deadlines import Deadlines
 from ultimate_jobs.processes.executor import Executor
 from ultimate_jobs.services.context import current_context
 from ultimate_jobs.types import Completion, Nack
@@ -170,3 +174,79 @@ def test_perform_leaves_the_caller_s_transaction_alone(executor: Executor) -> No
 
     assert isinstance(ending, Completion)
     assert connection.in_atomic_block
+
+
+def interrupting(how: str, kind: str) -> Any:
+    """Declare a body that is interrupted in one way and swallows it in another."""
+
+    @job(key="x", name="swallows", timeout=0.2 if kind == "timeout" else None)
+    def swallows(ctx: JobContext) -> str:
+        def wait() -> None:
+            if kind == "cancel":
+                ctx.interrupt(JobCancelled())
+            elif kind == "lost lease":
+                ctx.interrupt(ClaimLost())
+            while True:
+                time.sleep(0.001)
+                ctx.check()
+
+        if how == "except BaseException":
+            with suppress(BaseException):
+                wait()
+            return "completed all the same"
+        try:
+            wait()
+        finally:
+            return "completed all the same"  # noqa: B012
+
+    return swallows
+
+
+@pytest.mark.parametrize("how", ["except BaseException", "finally: return"])
+@pytest.mark.parametrize("kind", ["cancel", "timeout", "lost lease"])
+def test_body_that_swallows_its_interruption_never_completes(
+    own_registry: None, kind: str, how: str
+) -> None:
+    """What told it to stop decides how the attempt ends, whatever it returns."""
+    deadlines = Deadlines(stuck_after=60, on_stuck=lambda _: None, on_bug=lambda: None)
+    deadlines.start()
+    executor = Executor(stands=lambda _: True, max_result_bytes=1000, deadlines=deadlines)
+    interrupting(how, kind)
+    run = a_run("swallows")
+
+    ending = executor.perform(run)
+    deadlines.stop(timeout=5)
+
+    if kind == "cancel":
+        assert ending == Nack(run.claim.id, 1, counts_as_attempt=False)
+    elif kind == "lost lease":
+        assert ending is None
+    else:
+        assert isinstance(ending, Nack)
+        assert ending.failure is not None
+        assert ending.failure.error_class == "X_ATTEMPT_TIMEOUT"
+
+
+def test_perform_of_a_body_that_was_fenced_out_writes_nothing(own_registry: None) -> None:
+    """Its end was written for it; a second one is void."""
+    stuck: list[Any] = []
+    gate = threading.Event()
+
+    @job(key="x", name="hangs", timeout=0.05)
+    def hangs(ctx: JobContext) -> str:
+        gate.wait(60)
+        return "late"
+
+    def on_stuck(watch: Any) -> None:
+        stuck.append(watch)
+        gate.set()
+
+    deadlines = Deadlines(stuck_after=0.1, on_stuck=on_stuck, on_bug=lambda: None)
+    deadlines.start()
+    executor = Executor(stands=lambda _: True, max_result_bytes=1000, deadlines=deadlines)
+
+    ending = executor.perform(a_run("hangs"))
+    deadlines.stop(timeout=5)
+
+    assert ending is None
+    assert len(stuck) == 1

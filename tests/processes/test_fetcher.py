@@ -11,8 +11,8 @@ from django.db.utils import OperationalError
 
 from tests.processes.fakes import a_claim
 from ultimate_jobs.processes.crew import Census
-from ultimate_jobs.processes.fetcher import BRIEF, MAX_PENDING_BATCHES, OVERLAP_MS, Fetcher
-from ultimate_jobs.types import Claim, ClaimRequest, Nack, WriteAnswer, Written
+from ultimate_jobs.processes.fetcher import BRIEF, MAX_PENDING_BATCHES, OVERLAP_MS, STALE, Fetcher
+from ultimate_jobs.types import Claim, Nack, WriteAnswer, Written
 
 BATCH = 100
 POLL = 0.25
@@ -44,7 +44,7 @@ class Stage:
         crew = SimpleNamespace(
             durations=self,
             census=lambda long_busy: self.census_now,
-            put=self.put_claims.extend,
+            put=lambda claims, first: self.put_claims.extend(claims),
             running=lambda: self.runs,
             holds=lambda: self.held,
             take_unstarted=self.take_unstarted,
@@ -63,7 +63,7 @@ class Stage:
         keeper = SimpleNamespace(current=lease, worker=self.worker)
         self.fetcher = Fetcher(
             SimpleNamespace(  # type: ignore[arg-type]
-                claim=self.claim,
+                claimer=lambda **_: SimpleNamespace(claim=self.claim, owed_in=None),
                 nack=self.nack,
                 leases=SimpleNamespace(claims=lambda worker: self.stored),
             ),
@@ -77,14 +77,14 @@ class Stage:
             worth=WORTH,
         )
 
-    def claim(self, request: ClaimRequest) -> list[Claim]:
+    def claim(self, worker: UUID, limit: int) -> list[Claim]:
         if self.error is not None:
             raise self.error
-        self.asked.append(request.limit)
-        claims = [a_claim(worker=request.worker) for _ in range(min(self.due, request.limit))]
+        self.asked.append(limit)
+        claims = [a_claim(worker=worker) for _ in range(min(self.due, limit))]
         self.due -= len(claims)
         if self.ids:
-            claims[0] = a_claim(worker=request.worker, id=self.ids[0])
+            claims[0] = a_claim(worker=worker, id=self.ids[0])
         return claims
 
     def nack(self, worker: UUID, nacks: list[Nack]) -> list[WriteAnswer]:
@@ -191,7 +191,7 @@ def test_poll_gives_back_what_waits_behind_long_bodies(
 ) -> None:
     """A worker never hoards, even where its judgement was wrong."""
     stage.average = 0.001
-    stage.census_now = Census(unstarted=50, running=8, idle=0, nimble=0, waited=3 * WORTH)
+    stage.census_now = Census(unstarted=50, running=8, idle=0, nimble=0, waited=3 * STALE)
 
     stage.fetcher.poll()
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from ultimate_jobs.interruptions import ClaimLost, Interruption, JobCancelled
-from ultimate_jobs.retry import Retry
+from ultimate_jobs.interruptions import AttemptTimeout, ClaimLost, Interruption, JobCancelled
+from ultimate_jobs.retry import Retry, RetryLater
 from ultimate_jobs.services import attempts
 from ultimate_jobs.services.context import JobContext
 from ultimate_jobs.types import Claim, Completion, Nack
@@ -42,7 +43,7 @@ def a_claim(**fields: Any) -> Claim:
 
 def completed(claim: Claim, value: object, *, context: JobContext | None = None) -> object:
     context = context or JobContext(claim)
-    return attempts.complete(claim, context, value, job=claim.name, max_bytes=100)
+    return attempts.complete(claim, context, value, job=claim.name, max_bytes=100, retry=FIXED)
 
 
 def failed(claim: Claim, error: BaseException, *, retry: Retry = FIXED) -> Nack:
@@ -214,3 +215,90 @@ def test_hand_back_moves_nothing_but_the_claim() -> None:
     claim = a_claim()
 
     assert attempts.hand_back(claim) == Nack(claim.id, 5, counts_as_attempt=False)
+
+
+def test_fail_by_an_error_outside_of_retry_on_ends_dead_at_once() -> None:
+    """Attempts that are left do not help against what another try meets again."""
+    retry = Retry(attempts=3, retry_on=(ConnectionError,))
+
+    assert failed(a_claim(), ValueError("no"), retry=retry).dead_letter
+    assert not failed(a_claim(), ConnectionResetError(), retry=retry).dead_letter
+
+
+@pytest.mark.parametrize("attempt", [1, 3])
+def test_fail_by_an_error_of_discard_on_is_discarded(attempt: int) -> None:
+    """It wins over retry_on, and over the last attempt."""
+    retry = Retry(attempts=3, retry_on=(LookupError,), discard_on=(KeyError,))
+
+    ending = failed(a_claim(attempt=attempt), KeyError("gone"), retry=retry)
+
+    assert (ending.discard, ending.dead_letter) == (True, False)
+    assert ending.failure is not None
+    assert ending.failure.error_class == "KeyError"
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_fail_by_retry_later_defers(counts: bool) -> None:
+    """No failure is recorded; the cap is the job's own or the setting's."""
+    ending = failed(a_claim(), RetryLater(delay=5, counts=counts, reason="a\x00b"))
+
+    assert (ending.counts_as_attempt, ending.delay_ms, ending.failure) == (counts, 5000, None)
+    assert ending.deferral is not None
+    assert (ending.deferral.limit, ending.deferral.reason) == (1000, "a\\x00b")
+    assert ending.deferral.spent.error_class == "X_RETRY_LATER_SPENT"
+    own = failed(a_claim(), RetryLater(), retry=Retry(deferrals=7))
+    assert own.deferral is not None
+    assert own.deferral.limit == 7
+
+
+def test_fail_by_retry_later_that_counts_at_the_last_attempt_ends_dead() -> None:
+    """A counted deferral is an attempt like another."""
+    ending = failed(a_claim(attempt=3), RetryLater(counts=True))
+
+    assert ending.dead_letter
+    assert ending.failure is not None
+    assert ending.failure.error_class == "X_RETRY_LATER_SPENT"
+    assert "3 attempts" in ending.failure.message
+
+
+def timed_out_context(claim: Claim) -> JobContext:
+    context = JobContext(claim)
+    context.limit(30)
+    context.interrupt(AttemptTimeout())
+    context.remember_interrupted()
+    return context
+
+
+@pytest.mark.parametrize("error", [AttemptTimeout(), ValueError("while cleaning up")])
+def test_fail_by_a_timeout_is_a_failed_attempt_whatever_retry_on_says(
+    error: BaseException,
+) -> None:
+    """It is no error of the body's own, and never discarded."""
+    claim = a_claim()
+    retry = Retry(retry_on=(ConnectionError,), discard_on=(ValueError,))
+
+    ending = attempts.fail(claim, timed_out_context(claim), error, retry=retry)
+
+    assert isinstance(ending, Nack)
+    assert (ending.dead_letter, ending.discard, ending.counts_as_attempt) == (False, False, True)
+    assert ending.failure is not None
+    assert ending.failure.error_class == "X_ATTEMPT_TIMEOUT"
+
+
+def test_complete_of_a_body_that_swallowed_its_timeout_fails() -> None:
+    """It never completes, and at its last attempt it is dead."""
+    claim = a_claim(attempt=3)
+
+    ending = completed(claim, "done anyway", context=timed_out_context(claim))
+
+    assert isinstance(ending, Nack)
+    assert ending.dead_letter
+
+
+def test_outlive_shows_where_the_body_hangs() -> None:
+    """The traceback is of the running thread, as nothing was raised."""
+    ending = attempts.outlive(a_claim(), 30, sys._getframe(), retry=FIXED)
+
+    assert ending.failure is not None
+    assert "did not stop" in ending.failure.message
+    assert "test_outlive_shows_where_the_body_hangs" in ending.failure.traceback

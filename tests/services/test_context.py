@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from ultimate_jobs.interruptions import ClaimLost, Interruption, JobCancelled
+from ultimate_jobs.interruptions import AttemptTimeout, ClaimLost, Interruption, JobCancelled
 from ultimate_jobs.services.context import JobContext, current_context, enter_context
 from ultimate_jobs.types import Claim
 
@@ -160,3 +160,65 @@ def test_current_context_belongs_to_one_task() -> None:
 
     assert asyncio.run(both()) == [True, True]
     assert current_context() is None
+
+
+def test_remaining_without_a_timeout_is_none() -> None:
+    """There is no end to count down to."""
+    assert JobContext(claim()).remaining() is None
+
+
+def test_remaining_counts_down_to_nothing() -> None:
+    """A body can fit its own timeouts into what is left, and never gets a negative one."""
+    context = JobContext(claim())
+
+    context.limit(60)
+    assert 0 < (context.remaining() or 0) <= 60
+    context.limit(-1)
+    assert context.remaining() == 0
+
+
+def test_timeout_outranks_a_cancel_and_is_told_with_its_seconds() -> None:
+    """It says which timeout it was, until the claim is lost besides."""
+    context = JobContext(claim())
+    context.limit(7)
+    context.interrupt(JobCancelled())
+
+    context.interrupt(AttemptTimeout())
+
+    assert (context.timed_out, context.cancelled) == (7, False)
+    context.interrupt(ClaimLost())
+    assert (context.timed_out, context.lost) == (None, True)
+
+
+def test_on_interrupt_is_called_once_per_stronger_interruption() -> None:
+    """A heartbeat repeats a cancel with every beat; the body's cleanup is not cancelled again."""
+    calls: list[int] = []
+    context = JobContext(claim())
+    context.on_interrupt(lambda: calls.append(1))
+
+    for interruption in (JobCancelled(), JobCancelled(), AttemptTimeout(), JobCancelled()):
+        context.interrupt(interruption)
+
+    assert len(calls) == 2
+
+
+def test_on_interrupt_of_a_run_that_is_interrupted_is_called_at_once() -> None:
+    """What came before the body listened is not missed."""
+    calls: list[int] = []
+    context = JobContext(claim())
+    context.interrupt(JobCancelled())
+
+    context.on_interrupt(lambda: calls.append(1))
+
+    assert calls == [1]
+
+
+def test_fence_makes_the_run_lost() -> None:
+    """Its end was written for it."""
+    context = JobContext(claim())
+
+    context.fence()
+
+    assert (context.fenced, context.lost) == (True, True)
+    with pytest.raises(ClaimLost):
+        context.check()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from tests.contract.harness import MINUTE_MS, Harness, MemoryHarness
+from ultimate_jobs import JobContext, Limiter, job
+from ultimate_jobs.ids import new_id
 from ultimate_jobs.services import operators
+from ultimate_jobs.services.limits import need_of
+from ultimate_jobs.slots import SlotNeed
 from ultimate_jobs.states import JobState
 from ultimate_jobs.types import ANY_TENANT, WorkerCard
 
@@ -184,3 +189,90 @@ def test_explain_of_a_cancelled_job_whose_worker_is_gone_tells_of_the_request(qu
     )
     queue.driver.leases.rescue(limit=1)
     assert why(queue, job_id).startswith("It ended cancelled at")
+
+
+@pytest.mark.parametrize("with_worker", [True, False])
+def test_explain_of_a_paused_queue_names_who_paused_it(queue, with_worker: bool) -> None:
+    """Before all else: no worker would help."""
+    if with_worker:
+        queue.start_worker()
+    job_id, other = queue.enqueue().id, queue.enqueue(queue="another").id
+    queue.driver.queues.pause(queue.queue, by="ann")
+
+    assert f"and its queue {queue.queue} is paused, since 2026-" in why(queue, job_id)
+    assert why(queue, job_id).endswith(" UTC by ann.")
+    assert "paused" not in why(queue, other)
+
+
+def test_explain_of_a_scheduled_job_in_a_paused_queue_tells_its_time_first(queue) -> None:
+    """It would not start now in any case."""
+    job_id = queue.enqueue(delay_ms=MINUTE_MS).id
+    queue.driver.queues.pause(queue.queue, by="ann")
+
+    before = why(queue, job_id)
+    queue.advance(MINUTE_MS)
+
+    assert before.startswith("It is scheduled for")
+    assert "is paused" in why(queue, job_id)
+
+
+def due_job(queue: Harness, **options: Any) -> UUID:
+    """Declare the harness's job with these limits, and enqueue it where a worker serves it."""
+
+    @job(key="{n}", name=queue.name, queue=queue.queue, **options)
+    def limited(ctx: JobContext, n: int) -> None: ...
+
+    queue.start_worker()
+    return queue.enqueue().id
+
+
+def hold(queue: Harness, waiting: UUID, count: int) -> list[UUID]:
+    """Take so many of the slots that a job waits for."""
+    scopes = need_of(queue.get(waiting)).scopes
+    needs = [SlotNeed(new_id(), scopes) for _ in range(count)]
+    return list(queue.driver.slots.take(queue.start_worker(), needs))
+
+
+def test_explain_of_a_full_limit_names_who_holds_it(own_registry, queue) -> None:
+    """Which limit, how much of it, and by whom: one look tells what to wait for."""
+    waiting = due_job(queue, concurrency=2)
+    first, second = hold(queue, waiting, 2)
+
+    assert why(queue, waiting).endswith(
+        f"and limit concurrency of {queue.name} (2 of 2) is held by jobs {first}, {second}."
+    )
+
+
+def test_explain_of_a_limit_with_room_says_nothing_of_it(own_registry, queue) -> None:
+    """A limit that is not full keeps nobody waiting."""
+    waiting = due_job(queue, concurrency=2)
+    hold(queue, waiting, 1)
+
+    assert "waits for its turn" in why(queue, waiting)
+
+
+def test_explain_of_a_limit_with_many_holders_names_the_first(own_registry, queue) -> None:
+    """A sentence stays a sentence."""
+    waiting = due_job(queue, concurrency=8)
+    holders = hold(queue, waiting, 8)
+
+    assert why(queue, waiting).endswith(f"{holders[4]} and 3 more.")
+
+
+def test_explain_of_a_rate_says_until_when_it_is_used_up(own_registry, queue) -> None:
+    """Nobody gives a start back; it counts until then."""
+    waiting = due_job(queue, limits=[Limiter("smtp", rate=1, period=60)])
+    [holder] = hold(queue, waiting, 1)
+
+    assert 'limit rate of limiter "smtp" (1 of 1) is used up until ' in why(queue, waiting)
+    assert why(queue, waiting).endswith(f"UTC by job {holder}.")
+
+
+def test_explain_of_a_lane_names_the_job_before(own_registry, queue) -> None:
+    """The job to look at is the one that comes first."""
+    first = queue.enqueue(serial_key=":a").id
+    second = queue.enqueue(serial_key=":a").id
+    queue.start_worker()
+
+    assert why(queue, second).endswith(f"and waits behind job {first} of the same serial key.")
+    assert "waits for its turn" in why(queue, first)

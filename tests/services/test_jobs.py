@@ -412,17 +412,18 @@ def test_enqueue_in_a_testcase_leaves_no_key_to_the_next_test(send: Handle, turn
 
 @pytest.mark.django_db(transaction=True)
 def test_enqueue_registers_nothing_that_an_apps_callbacks_could_trip_over(send: Handle) -> None:
-    """Callbacks before and after an enqueue all run, in order, with nothing of ours between."""
+    """Callbacks before and after an enqueue all run, in order; ours is one, and robust."""
     ran: list[str] = []
 
     with transaction.atomic():
         transaction.on_commit(lambda: ran.append("before"))
         send.enqueue(n=1)
         transaction.on_commit(lambda: ran.append("after"))
-        registered = len(connection.run_on_commit)
+        send.enqueue(n=2)
+        robust = [is_robust for _, _, is_robust in connection.run_on_commit]
 
     assert ran == ["before", "after"]
-    assert registered == 2
+    assert robust == [False, True, False]
 
 
 # --- dedupe ----------------------------------------------------------------------------------

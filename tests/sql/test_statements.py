@@ -17,6 +17,8 @@ PACKAGE = Path(sql.__file__).parent
 RUN = sorted(path.stem for path in PACKAGE.glob("*.sql") if path.stem != "triggers")
 EVERY = [f"{noun}.{name}" for noun in RUN for name in statements(noun)]
 _PARAMETER = re.compile(r"%\((\w+)\)s(?:::([a-z]+(?:\[\])?))?")
+# What has no plan is run instead.
+_WITHOUT_A_PLAN = {"wakeups.listen"}
 _WORD = re.compile(r"'(\w+)'")
 
 
@@ -124,6 +126,9 @@ def test_statement_fits_the_migrated_schema(name: str) -> None:
     }
 
     with transaction.atomic(), connection.cursor() as cursor:
+        if name in _WITHOUT_A_PLAN:
+            cursor.execute(text, given)
+            return
         cursor.execute(f"explain {text}", given)
         plan = cursor.fetchall()
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import ClassVar, Protocol
 from uuid import UUID
 
+from ultimate_jobs.conf import RetentionOptions
+from ultimate_jobs.slots import (
+    Held,
+    LimitedClaims,
+    Peek,
+    Peeked,
+    Slot,
+    SlotHolder,
+    SlotNeed,
+)
 from ultimate_jobs.types import (
     CancelAnswer,
     Claim,
@@ -20,6 +30,8 @@ from ultimate_jobs.types import (
     JobRecord,
     Nack,
     OnConflict,
+    Pruned,
+    QueueState,
     QueueStats,
     Rescue,
     TenantScope,
@@ -45,6 +57,8 @@ class Driver(Protocol):
     supports_backfills: ClassVar[bool]
     supports_tasks: ClassVar[bool]
     supports_processes: ClassVar[bool]
+    supports_wakeups: ClassVar[bool]
+    supports_atomic: ClassVar[bool]
 
     @property
     def alias(self) -> str | None:
@@ -60,6 +74,21 @@ class Driver(Protocol):
     @property
     def outbox(self) -> Outbox: ...
 
+    @property
+    def slots(self) -> Slots: ...
+
+    @property
+    def wakeups(self) -> Wakeups: ...
+
+    @property
+    def atomic(self) -> Atomic: ...
+
+    @property
+    def queues(self) -> Queues: ...
+
+    @property
+    def retention(self) -> Retention: ...
+
     def enqueue(
         self, requests: Sequence[EnqueueRequest], *, on_conflict: OnConflict
     ) -> list[EnqueueAnswer]:
@@ -73,6 +102,23 @@ class Driver(Protocol):
 
     def claim(self, request: ClaimRequest) -> list[Claim]:
         """Take at most ``limit`` due jobs: by priority, then due time, then id."""
+        ...
+
+    def claimer(
+        self,
+        *,
+        queues: tuple[str, ...] | None,
+        names: tuple[str, ...],
+        without: tuple[str, ...] = (),
+        survey_every: float = 0.0,
+    ) -> Claimer:
+        """Return what claims again and again with the same names and queues, as a worker does.
+
+        Args:
+            without: queues that are left to ``slots.claim``.
+            survey_every: seconds in which it may go on from where it left off before it must look
+                at everything anew.
+        """
         ...
 
     def ack(self, worker: UUID, completions: Sequence[Completion]) -> list[WriteAnswer]:
@@ -101,6 +147,19 @@ class Driver(Protocol):
 
     def close(self) -> None:
         """Release what the driver holds."""
+        ...
+
+
+class Claimer(Protocol):
+    """A claim that is repeated, with a memory of where the last one ended."""
+
+    def claim(self, worker: UUID, limit: int) -> list[Claim]:
+        """Take at most ``limit`` due jobs, in the order in which they are to run."""
+        ...
+
+    @property
+    def owed_in(self) -> float | None:
+        """Seconds until the last claim can be made up for that did not look everywhere."""
         ...
 
 
@@ -164,6 +223,121 @@ class Leases(Protocol):
         """Return every worker lease, the expired ones included."""
         ...
 
+    def take_duty(self, name: str, holder: UUID, *, ttl_ms: int) -> bool:
+        """Take what one process at a time may do, or renew it; an expired one is taken over.
+
+        Returns whether ``holder`` has it now, for ``ttl_ms`` from the driver's own now.
+        """
+        ...
+
+
+class Slots(Protocol):
+    """The slots of limits; valid ones of a name are never more than its limit."""
+
+    def take(self, worker: UUID, needs: Sequence[SlotNeed]) -> Held:
+        """Take what each job needs, all of it or nothing, and answer for those that got it."""
+        ...
+
+    def release(self, slots: Sequence[Slot]) -> None:
+        """Give taken slots back; a counted start, and a slot that is another's now, stays."""
+        ...
+
+    def used(self, names: Sequence[str]) -> dict[str, int]:
+        """Return how many slots of each name are valid; a name that has none may be missing."""
+        ...
+
+    def held_by(self, worker: UUID) -> list[Slot]:
+        """Return the slots that a worker holds, for one whose claim was not answered."""
+        ...
+
+    def holders(self, names: Sequence[str]) -> list[SlotHolder]:
+        """Return who holds the valid slots of these names."""
+        ...
+
+    def obstacles(self, job: UUID) -> tuple[bool, UUID | None]:
+        """Return whether a waiting job is locked, and which job of its lane comes before it."""
+        ...
+
+    def peek(self, peek: Peek) -> Peeked:
+        """Return waiting jobs that are due, taking none; by no order that a caller may rely on."""
+        ...
+
+    def claim(self, worker: UUID, needs: Sequence[SlotNeed]) -> LimitedClaims:
+        """Claim those of these jobs that still wait and get all they need; each needs something."""
+        ...
+
+    def claim_and_shed(
+        self,
+        worker: UUID,
+        claim: Callable[[], list[Claim]],
+        choose: Callable[[list[Claim]], list[SlotNeed]],
+        *,
+        delay_ms: int,
+    ) -> tuple[LimitedClaims, list[Claim]]:
+        """Claim first, and put back what does not get its slots; nobody sees it in between.
+
+        Args:
+            claim: claims, whatever the limits.
+            choose: returns the claims that may start, with what they need, perhaps nothing.
+            delay_ms: how long what is put back is not claimed again.
+
+        Returns:
+            The claims that may start, and those that were put back.
+        """
+        ...
+
+
+class Queues(Protocol):
+    """What is said of a queue as a whole, and how full it is."""
+
+    def pause(self, queue: str, *, by: str) -> QueueState:
+        """Keep the queue's jobs from being claimed; a queue that is paused stays as it is."""
+        ...
+
+    def resume(self, queue: str) -> QueueState:
+        """Let the queue's jobs be claimed again."""
+        ...
+
+    def paused(self) -> list[QueueState]:
+        """Return every paused queue, by name."""
+        ...
+
+    def depth(self, queue: str, *, cap: int) -> int:
+        """Return how many jobs wait that are owed, or in backoff; counting stops at ``cap``."""
+        ...
+
+    def held(self, requests: Sequence[EnqueueRequest]) -> list[bool]:
+        """Return for each request whether a live job holds its key."""
+        ...
+
+
+class Retention(Protocol):
+    """Removing jobs that ended long ago."""
+
+    def prune(self, keep: RetentionOptions, *, after: UUID, through: UUID, limit: int) -> Pruned:
+        """Look at ``limit`` jobs by id, and remove what has been final for longer than ``keep``.
+
+        Their events, and the steps of their runs, go in the same act. A job that is locked, or that
+        has an event younger than a day, is passed by.
+        """
+        ...
+
+    def survey(self, keep: RetentionOptions, *, after: UUID, through: UUID, limit: int) -> Pruned:
+        """Return what ``prune`` would remove, and remove nothing."""
+        ...
+
+
+class Atomic(Protocol):
+    """Completing a job in the transaction of its own body."""
+
+    def complete(self, worker: UUID, completion: Completion) -> bool:
+        """Complete one claim on ``alias``, in its open transaction, waiting for a locked row.
+
+        Returns whether it was written. It was not where the claim was lost or a cancel was asked
+        for: then the transaction is to be rolled back.
+        """
+        ...
+
 
 class Outbox(Protocol):
     """Messages staged inside the app's own transaction."""
@@ -172,4 +346,52 @@ class Outbox(Protocol):
         self, requests: Sequence[EnqueueRequest], *, on_conflict: OnConflict, alias: str
     ) -> None:
         """Write the requests as outbox rows on ``alias``, in its open transaction."""
+        ...
+
+
+class Wakeups(Protocol):
+    """A word to idle workers that there is work; polling finds it without."""
+
+    def announce(self, queues: Collection[str]) -> None:
+        """Tell of work in these queues, once what is open in this thread has committed.
+
+        Once per queue and transaction, and outside of the transaction that wrote. Fails nobody.
+        """
+        ...
+
+    def subscription(self, address: str | None) -> Subscription:
+        """Return one that is not open yet.
+
+        Args:
+            address: a connection string that replaces parts of how the jobs are reached.
+
+        Raises:
+            SettingInvalid: the address cannot be read.
+            DriverUnsupported: nothing of this driver has an address.
+        """
+        ...
+
+
+class Subscription(Protocol):
+    """What one listener hears, in its own thread."""
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether it goes through a pooler, where words may be lost; known once it is open."""
+        ...
+
+    def open(self) -> None:
+        """Connect; raises Django's database errors, as ``listen`` and ``wait`` do."""
+        ...
+
+    def listen(self) -> None:
+        """Hear from now on."""
+        ...
+
+    def wait(self, seconds: float) -> frozenset[str]:
+        """Return the queues that were told of, or none after so many seconds."""
+        ...
+
+    def close(self) -> None:
+        """Hear no more; it may be opened again."""
         ...

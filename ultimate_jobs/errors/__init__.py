@@ -21,8 +21,14 @@ from ultimate_jobs.errors.enqueueing import (
     JobKeyInvalid,
     JobPayloadInvalid,
     JobPayloadTooLarge,
+    QueueFull,
+)
+from ultimate_jobs.errors.limiting import (
+    LimiterConflict,
+    LimiterInvalid,
 )
 from ultimate_jobs.errors.running import (
+    AttemptTimedOut,
     JobFailed,
     JobNotFound,
     JobRowInvalid,
@@ -32,6 +38,7 @@ from ultimate_jobs.errors.running import (
     ResultInTransaction,
     ResultInvalid,
     ResultTimeout,
+    RetryLaterSpent,
     TransactionLeftOpen,
     WorkerGone,
 )
@@ -53,6 +60,7 @@ from ultimate_jobs.errors.setup import (
 __all__ = [
     "CODES",
     "ArgumentInvalid",
+    "AttemptTimedOut",
     "DatabaseUnavailable",
     "DatabaseUnsupported",
     "DriverNotImplemented",
@@ -78,12 +86,16 @@ __all__ = [
     "JobUnknown",
     "JobsSchema",
     "LeaseLost",
+    "LimiterConflict",
+    "LimiterInvalid",
     "MigrationIndexRefused",
     "MigrationKeysShared",
     "MigrationLocked",
+    "QueueFull",
     "ResultInTransaction",
     "ResultInvalid",
     "ResultTimeout",
+    "RetryLaterSpent",
     "SettingInvalid",
     "SettingUnknown",
     "TaskUnbridged",

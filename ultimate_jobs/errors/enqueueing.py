@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from ultimate_jobs.errors.base import UltimateJobsError, listing
@@ -59,6 +60,21 @@ class JobDuplicate(UltimateJobsError):
         super().__init__(
             cause=f'a live run of job "{job}" holds this key: {job_id}, {state}',
             fix=f"manage.py jobs show {job_id}",
+        )
+
+
+class QueueFull(UltimateJobsError):
+    """As many jobs wait in the queue as QUEUES allows; nothing was written."""
+
+    code = "X_QUEUE_FULL"
+    retriable = True
+
+    def __init__(self, *, job: str, queue: str, depth: int, bound: int, asked: int) -> None:
+        self.queue, self.depth, self.bound, self.asked = queue, depth, bound, asked
+        super().__init__(
+            cause=f'job "{job}": {depth} jobs wait in the queue "{queue}", {asked} more were to, '
+            f"and QUEUES allows {bound}; nothing was written",
+            fix=f"manage.py runjobs --queues {shlex.quote(queue)}",
         )
 
 

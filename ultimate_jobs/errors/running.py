@@ -93,6 +93,32 @@ class TransactionLeftOpen(UltimateJobsError):
         )
 
 
+class AttemptTimedOut(UltimateJobsError):
+    """An attempt ran longer than its timeout."""
+
+    code = "X_ATTEMPT_TIMEOUT"
+
+    def __init__(self, *, job: str, seconds: float, stopped: bool) -> None:
+        end = "" if stopped else ", and did not stop when it was told to"
+        super().__init__(
+            cause=f'an attempt of job "{job}" ran longer than its timeout of {seconds:g} '
+            f"seconds{end}",
+            fix=f"declare it as @job(timeout={2 * seconds:g}, ...)",
+        )
+
+
+class RetryLaterSpent(UltimateJobsError):
+    """A body raised RetryLater more often than it may."""
+
+    code = "X_RETRY_LATER_SPENT"
+
+    def __init__(self, *, job_id: object, limit: int, what: str) -> None:
+        super().__init__(
+            cause=f"job {job_id} raised RetryLater with all of its {limit} {what} used up",
+            fix=f"manage.py jobs retry {job_id}",
+        )
+
+
 class JobRowStatusUnknown(UltimateJobsError):
     """A stored status is none of those this release knows; a newer release may have written it."""
 

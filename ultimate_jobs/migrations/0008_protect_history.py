@@ -25,14 +25,15 @@ RUN_AGAIN = """\
 WITH follow AS (
     INSERT INTO x_jobs (
         id, run_id, name, queue, tenant_id, idempotency_key, payload, priority, max_attempts,
-        state, run_at, due_at, created_at, updated_at, traceparent, enqueued_by)
+        state, run_at, due_at, created_at, updated_at, traceparent, enqueued_by, serial_key)
     SELECT (NEW.rerun ->> 'id')::uuid, (NEW.rerun ->> 'run_id')::uuid, NEW.name,
         NEW.rerun ->> 'queue', NEW.tenant_id, NEW.idempotency_key, NEW.rerun -> 'payload',
         (NEW.rerun ->> 'priority')::smallint, (NEW.rerun ->> 'max_attempts')::integer,
         CASE WHEN (NEW.rerun ->> 'run_at')::timestamptz > x_now() THEN 'delayed' ELSE 'ready' END,
         greatest((NEW.rerun ->> 'run_at')::timestamptz, x_now()),
         greatest((NEW.rerun ->> 'run_at')::timestamptz, x_now()),
-        x_now(), x_now(), NEW.rerun ->> 'traceparent', NEW.rerun ->> 'enqueued_by'
+        x_now(), x_now(), NEW.rerun ->> 'traceparent', NEW.rerun ->> 'enqueued_by',
+        NEW.rerun ->> 'serial_key'
     ON CONFLICT (id) DO NOTHING
     RETURNING id
 )
@@ -112,7 +113,7 @@ class Migration(migrations.Migration):
                     " AND OLD.state IN ('ready', 'delayed', 'running', 'suspended')"
                     " AND NEW.state IN ('completed', 'dead', 'cancelled'))",
                     func=RUN_AGAIN,
-                    hash="5014506d3255d763c59d8740ab817a99666ba734",
+                    hash="f8e5c8e5a572d36d88eb97a3c66cd81e583e9827",
                     operation="UPDATE",
                     pgid="pgtrigger_run_again_0b1e3",
                     table="x_jobs",

@@ -59,6 +59,8 @@ class Acknowledger:
         self._interval = interval
         self._batch = batch
         self._slots = SlotKeeper(driver) if slots is None else slots
+        # Asked once, and not for each of twenty thousand ends a second.
+        self._has_limits = bool(self._slots.limits)
         self._on_written = on_written
         self._lock = Lock()
         self._pending: dict[Outcome, None] = {}
@@ -93,7 +95,7 @@ class Acknowledger:
             if count == 1:
                 self._new_since = time.monotonic()
             # Another job may wait for its slot.
-            is_urgent = self._slots.holds(outcome.key)
+            is_urgent = self._has_limits and self._slots.holds(outcome.key)
             self._urgent = self._urgent or is_urgent
         if is_urgent or count in (1, self._batch):
             self.loop.wake.call()
@@ -215,8 +217,9 @@ class Acknowledger:
 
     def _forget(self, outcomes: Sequence[Outcome]) -> None:
         # Before they are gone from here: at no moment is a slot that is still taken nobody's.
-        for outcome in outcomes:
-            self._slots.ended(outcome.key)
+        if self._has_limits:
+            for outcome in outcomes:
+                self._slots.ended(outcome.key)
         with self._lock:
             for outcome in outcomes:
                 del self._pending[outcome]

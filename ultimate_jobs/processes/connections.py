@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+import psycopg
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from psycopg.pq import TransactionStatus
@@ -13,6 +14,8 @@ from psycopg.pq import TransactionStatus
 # A connection past its CONN_MAX_AGE outlives its body by this much, so that a busy thread does not
 # reconnect for each body: at the default age of 0 that would cost more than most bodies.
 KEEP_SECONDS = 1.0
+# Seconds that the server may take to accept the cancellation of a query.
+CANCEL_SECONDS = 5.0
 
 _OPEN = (TransactionStatus.ACTIVE, TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
@@ -43,6 +46,11 @@ def tidy(before: frozenset[str] = frozenset()) -> list[str]:
     return left
 
 
+def left_open(but: frozenset[str]) -> list[str]:
+    """Return the aliases on which a transaction is open, apart from some."""
+    return [one.alias for one in _mine() if one.alias not in but and _is_open(one)]
+
+
 def close_idle() -> None:
     """Close what is past its CONN_MAX_AGE, now that this thread has nothing to do."""
     for connection in _mine():
@@ -59,6 +67,33 @@ def discard(alias: str | None) -> None:
                 connection.close()
             # A wrapper closed inside atomic() refuses to reconnect, so it goes as a whole.
             del connections[alias]
+
+
+def discard_all(but: frozenset[str]) -> None:
+    """Drop every connection of this thread, in whatever state it is, but those of some aliases.
+
+    For a body that was interrupted between any two of its instructions.
+    """
+    for connection in _mine():
+        if connection.alias not in but:
+            discard(connection.alias)
+
+
+def opened() -> list[BaseDatabaseWrapper]:
+    """Return this thread's connections, for another thread to call ``cancel_query`` with."""
+    return list(_mine())
+
+
+def cancel_query(connection: BaseDatabaseWrapper) -> None:
+    """Cancel what a connection of another thread runs at this moment, if anything."""
+    driver_connection = connection.connection
+    if not isinstance(driver_connection, psycopg.Connection):
+        return
+    if driver_connection.info.transaction_status is not TransactionStatus.ACTIVE:
+        return
+    # It may end meanwhile, or its server be gone: then nothing is left to cancel.
+    with suppress(Exception):
+        driver_connection.cancel_safe(timeout=CANCEL_SECONDS)
 
 
 def close_all() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from threading import Condition, Lock, Thread
+from typing import Protocol
 from uuid import UUID
 
 from ultimate_jobs.interruptions import ClaimLost, JobCancelled
@@ -50,6 +51,22 @@ class Census:
         return self.unstarted + self.running
 
 
+class Aside(Protocol):
+    """Where claims go whose bodies need no thread of the crew."""
+
+    def take(self, runs: list[Run]) -> list[Run]:
+        """Take what belongs here, and return the rest."""
+        ...
+
+    def take_unstarted(self) -> list[Claim]: ...
+
+    def unstarted(self) -> list[Claim]: ...
+
+    def running(self) -> list[Run]: ...
+
+    def here(self) -> list[Run]: ...
+
+
 class Crew:
     """A fixed number of threads that take claims from one line, first come first served.
 
@@ -57,6 +74,7 @@ class Crew:
         work: runs one claim and passes on what became of it; must not raise.
         on_idle: called when the last body has ended and no claim waits.
         on_room: called once when there is the room that ``call_when_room`` asked for.
+        aside: takes the claims of async bodies; without it they run in threads like others.
     """
 
     def __init__(
@@ -67,9 +85,11 @@ class Crew:
         on_idle: Callable[[], None],
         on_room: Callable[[], None],
         on_bug: Callable[[], None],
+        aside: Aside | None = None,
     ) -> None:
         self.size = size
         self.durations = Durations()
+        self._aside = aside
         self._work = work
         self._on_idle = on_idle
         self._on_room = on_room
@@ -103,24 +123,36 @@ class Crew:
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
-    def put(self, claims: list[Claim]) -> None:
-        """Queue claims for the threads."""
+    def put(self, claims: list[Claim], *, first: bool = False) -> None:
+        """Queue claims for the threads, behind those that wait or before them."""
         now = time.monotonic()
+        runs = [Run(claim, JobContext(claim), now) for claim in claims]
+        if self._aside is not None:
+            runs = self._aside.take(runs)
         with self._lock:
-            self._unstarted.extend(Run(claim, JobContext(claim), now) for claim in claims)
-            self._arrived.notify(len(claims))
+            if first:
+                self._unstarted.extendleft(reversed(runs))
+            else:
+                self._unstarted.extend(runs)
+            self._arrived.notify(len(runs))
 
     def take_unstarted(self) -> list[Claim]:
         """Take every claim back whose body has not begun."""
         with self._lock:
             taken = [run.claim for run in self._unstarted]
             self._unstarted.clear()
-        return taken
+        return taken if self._aside is None else taken + self._aside.take_unstarted()
+
+    def unstarted(self) -> list[Claim]:
+        """Return the claims whose bodies have not begun."""
+        with self._lock:
+            return [run.claim for run in self._unstarted]
 
     def running(self) -> list[Run]:
         """Return the bodies that run now."""
         with self._lock:
-            return list(self._running.values())
+            mine = list(self._running.values())
+        return mine if self._aside is None else mine + self._aside.running()
 
     def holds(self) -> set[tuple[UUID, int]]:
         """Return the claims that are here, by id and token."""
@@ -129,13 +161,15 @@ class Crew:
     def census(self, *, long_busy: float) -> Census:
         """Count; a thread whose body runs longer than ``long_busy`` seconds is not nimble."""
         now = time.monotonic()
+        aside = self._aside
+        elsewhere = (0, 0) if aside is None else (len(aside.unstarted()), len(aside.running()))
         with self._lock:
             running = len(self._running)
             stuck = sum(now - run.started > long_busy for run in self._running.values())
             waited = now - self._unstarted[0].received if self._unstarted else 0.0
             return Census(
-                unstarted=len(self._unstarted),
-                running=running,
+                unstarted=len(self._unstarted) + elsewhere[0],
+                running=running + elsewhere[1],
                 idle=self.size - running,
                 nimble=self.size - stuck,
                 waited=waited,
@@ -168,7 +202,8 @@ class Crew:
 
     def _here(self) -> list[Run]:
         with self._lock:
-            return [*self._unstarted, *self._running.values()]
+            mine = [*self._unstarted, *self._running.values()]
+        return mine if self._aside is None else mine + self._aside.here()
 
     def _serve(self) -> None:
         try:

@@ -69,7 +69,7 @@ class Departure:
         """Wait until nothing is in flight; say whether that came within the grace."""
         while not self.is_quiet():
             remaining = self._stop.remaining()
-            if remaining <= 0:
+            if remaining <= 0 or self._only_fenced_left():
                 return False
             self._wake.pause(min(remaining, TICK))
         return True
@@ -84,9 +84,9 @@ class Departure:
     def leave_bodies_behind(self) -> None:
         """End the process with bodies running; handing them back is its last act."""
         self._await_last_writes()
-        runs = self._crew.running()
+        runs = [run for run in self._crew.running() if not run.context.lost]
         emit("jobs.worker.handed_back", count=len(runs), reason=self._stop.reason)
-        self._acknowledger.tally.handed_back += len(runs)
+        self._acknowledger.tally.add("handed_back", len(runs))
         self._say_stopped()
         self._before_leaving()
         sys.stdout.flush()
@@ -100,6 +100,18 @@ class Departure:
         if self._stop.requested and self._stop.remaining() < -BACKSTOP:
             self._leave(1)
         return BACKSTOP_INTERVAL
+
+    def _only_fenced_left(self) -> bool:
+        """Whether the only bodies left are those whose end has been written for them."""
+        running = self._crew.running()
+        census = self._crew.census(long_busy=0)
+        return (
+            census.unstarted == 0
+            and not self._acknowledger.pending
+            and census.running == len(running)
+            and bool(running)
+            and all(run.context.fenced for run in running)
+        )
 
     def _await_last_writes(self) -> None:
         deadline = time.monotonic() + LAST_WRITES

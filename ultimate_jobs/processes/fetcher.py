@@ -26,6 +26,9 @@ BRIEF = 0.05
 LEAST_PAUSE = 0.005
 # How long a job waits whose earlier, lost body still runs here.
 OVERLAP_MS = 1_000
+# Seconds that a claim may wait unstarted: a machine that is busy for a moment is no reason to write
+# hundreds of rows twice.
+STALE = 1.0
 # No claim may wait at all: there is room only where a thread starves.
 NONE = -1
 
@@ -68,6 +71,8 @@ class Fetcher:
         )
         self._claims_limited = apart
         self._limited_first = False
+        # Whether there was room for limited jobs, and it was too soon to look.
+        self._skipped = False
         # While unlimited jobs of this priority wait, limited ones of a lower one do not overtake.
         self._floor: int | None = None
         self._batch = batch
@@ -93,7 +98,7 @@ class Fetcher:
             census = self._crew.census(long_busy=self._worth)
         was_quiet = census.in_flight == 0 and self._acknowledger.pending == 0
         # They take turns, so that neither kind gets every thread that comes free.
-        self._limited_first = not self._limited_first
+        self._limited_first = self._slots.has_freed or not self._limited_first
         limited = self._claim_limited(census) if self._limited_first else None
         if limited:
             census = self._crew.census(long_busy=self._worth)
@@ -126,7 +131,7 @@ class Fetcher:
 
     def _is_stale(self, census: Census) -> bool:
         """Whether claims wait longer than they were judged to: the bodies before them are long."""
-        return census.idle == 0 and census.waited > 2 * self._worth
+        return census.idle == 0 and census.waited > max(STALE, 2 * self._worth)
 
     def _hold(self, census: Census) -> int:
         return prefetch(
@@ -146,8 +151,9 @@ class Fetcher:
 
     def _claim_limited(self, census: Census) -> int | None:
         """Claim limited jobs for threads that are idle; return how many, or that it was no time."""
-        room = self._room(census) if self._claims_limited and self._slots.rest <= 0 else 0
-        if room < 1:
+        room = self._room(census) if self._claims_limited else 0
+        self._skipped = room > 0 and self._slots.rest > 0
+        if room < 1 or self._skipped:
             return None
         claims = self._hand_over(
             lambda worker: self._slots.claim(worker, room=room, floor=self._floor), first=True
@@ -170,9 +176,9 @@ class Fetcher:
         # Whoever woke this worker may have spoken of what was not looked at.
         owed_in = self._claimer.owed_in
         poll = self._poll if owed_in is None else min(self._poll, max(LEAST_PAUSE, owed_in))
-        if not self._claims_limited:
-            return poll
-        return min(poll, max(LEAST_PAUSE, self._slots.rest))
+        if self._slots.has_shed:
+            return min(poll, SHED_MS / 1000)
+        return min(poll, max(LEAST_PAUSE, self._slots.rest)) if self._skipped else poll
 
     def _may_claim(self) -> bool:
         lease, unwritten = self._keeper.current, self._acknowledger

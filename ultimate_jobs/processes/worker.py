@@ -14,17 +14,27 @@ from ultimate_jobs.errors import JobsSchema
 from ultimate_jobs.events import emit
 from ultimate_jobs.processes.acknowledger import Acknowledger
 from ultimate_jobs.processes.crew import Crew, Run
+from ultimate_jobs.processes.deadlines import Deadlines, Watch
 from ultimate_jobs.processes.departure import TICK, Departure
+from ultimate_jobs.processes.event_loop import AsyncCrew
 from ultimate_jobs.processes.executor import Executor
 from ultimate_jobs.processes.fetcher import Fetcher
+from ultimate_jobs.processes.health import Health, standing_still, unready
 from ultimate_jobs.processes.heartbeat import Heartbeat
 from ultimate_jobs.processes.janitor import Janitor
 from ultimate_jobs.processes.leases import LeaseKeeper
+from ultimate_jobs.processes.listener import Listener
 from ultimate_jobs.processes.loops import Loop
-from ultimate_jobs.processes.outcomes import Outcome, Tally
+from ultimate_jobs.processes.outcomes import Outcome, Tally, tell_ended
+from ultimate_jobs.processes.retention import Retention
+from ultimate_jobs.processes.slots import SlotKeeper
 from ultimate_jobs.processes.stopping import Stop
 from ultimate_jobs.processes.wakes import Wake
-from ultimate_jobs.registry import declared_names
+from ultimate_jobs.registry import declared_names, find_job
+from ultimate_jobs.services import attempts
+from ultimate_jobs.services.attempts import Committed, Doubtful, Ending
+from ultimate_jobs.services.limits import Limits
+from ultimate_jobs.states import JobState
 from ultimate_jobs.types import ClaimRequest, Completion, Nack, WorkerCard
 
 logger = logging.getLogger("ultimate_jobs.processes")
@@ -68,11 +78,25 @@ class Worker:
         grace = (settings.grace_ms if grace_ms is None else grace_ms) / 1000
         self._stop = Stop(self._wake, grace=grace)
         on_bug = self._stop.fail
+        limits = Limits(self._names, queues)
+        self._slots = SlotKeeper(
+            driver, limits, avoids=settings.claim_avoidance, on_free=self._wake.call
+        )
         self._acknowledger = Acknowledger(
             driver,
+            slots=self._slots,
             interval=settings.ack_interval_ms / 1000,
             batch=settings.claim_batch,
             on_written=self._on_written,
+            on_bug=on_bug,
+        )
+        self._async_crew = AsyncCrew(
+            settings.async_concurrency,
+            lanes=self._threads,
+            perform=lambda run, tidy: self._executor.perform_async(run, tidy),
+            on_end=self._settle,
+            on_idle=self._on_idle,
+            on_room=self._wake.call,
             on_bug=on_bug,
         )
         self._crew = Crew(
@@ -81,18 +105,26 @@ class Worker:
             on_idle=self._on_idle,
             on_room=self._wake.call,
             on_bug=on_bug,
+            aside=self._async_crew,
         )
         self._keeper = LeaseKeeper(
             driver, card=self._card, ttl=settings.lease_ttl_ms / 1000, on_lost=self._crew.lose
         )
+        self._deadlines = Deadlines(
+            stuck_after=settings.stuck_after_ms / 1000, on_stuck=self._on_stuck, on_bug=on_bug
+        )
         self._executor = Executor(
-            stands=self._keeper.stands, max_result_bytes=settings.max_result_bytes
+            stands=self._keeper.stands,
+            max_result_bytes=settings.max_result_bytes,
+            driver=driver,
+            deadlines=self._deadlines,
         )
         self._fetcher = Fetcher(
             driver,
             keeper=self._keeper,
             crew=self._crew,
             acknowledger=self._acknowledger,
+            slots=self._slots,
             names=self._names,
             queues=queues,
             batch=settings.claim_batch,
@@ -108,6 +140,9 @@ class Worker:
             on_bug=on_bug,
         )
         self._janitor = Janitor(driver, interval=settings.rescue_interval_ms / 1000, on_bug=on_bug)
+        self._retention = Retention(driver, on_bug=on_bug)
+        self._begun = False
+        self._listener = self._new_listener(settings.listen, on_bug=on_bug)
         self._departure = Departure(
             driver,
             stop=self._stop,
@@ -143,6 +178,32 @@ class Worker:
         """Stop as the first signal does; called by any thread."""
         self._stop.request(reason)
 
+    def hurry(self, reason: str = "asked") -> None:
+        """Stop as the second signal does; called by any thread."""
+        self._stop.hurry(reason)
+
+    def health(self) -> Health:
+        """Look at the loops and the lease; called by any thread, and asks no database."""
+        claiming = [] if self._stop.requested else [self._fetching]
+        stuck = standing_still([*claiming, *self._organs()])
+        missing = unready(
+            self._keeper.current,
+            needs=[*claiming, self._heartbeat.loop],
+            stopping=self._stop.requested,
+        )
+        census = self._crew.census(long_busy=0)
+        return Health(
+            live=not stuck,
+            ready=self._begun and not stuck and not missing,
+            begun=self._begun,
+            why=(*stuck, *missing),
+            pid=os.getpid(),
+            running=census.running,
+            unstarted=census.unstarted,
+            unwritten=self._acknowledger.pending,
+            tally=self.tally.as_dict(),
+        )
+
     def _start(self) -> None:
         lease = self._keeper.take()
         try:
@@ -153,7 +214,10 @@ class Worker:
         self._janitor.loop.attempt()
         for loop in self._loops():
             loop.start()
+        self._deadlines.start()
+        self._async_crew.start()
         self._crew.start(is_stopped=lambda: self._stop.requested)
+        self._begun = True
         emit(
             "jobs.worker.started",
             worker=str(lease.worker),
@@ -199,9 +263,31 @@ class Worker:
         return self._ends_when_empty and self._fetcher.found_nothing
 
     def _work(self, run: Run) -> None:
-        ending = self._executor.perform(run)
-        if ending is not None:
+        self._settle(run, self._executor.perform(run))
+
+    def _settle(self, run: Run, ending: Ending) -> None:
+        if isinstance(ending, Committed):
+            tell_ended(run.claim, JobState.COMPLETED, self.tally)
+            self._acknowledger.release(run.claim)
+        elif isinstance(ending, Doubtful):
+            self._acknowledger.add(Outcome(run.claim, ending.nack, in_doubt=True))
+        elif ending is not None:
             self._acknowledger.add(Outcome(run.claim, ending))
+        else:
+            self._acknowledger.release(run.claim)
+
+    def _on_stuck(self, watch: Watch) -> None:
+        """Write the end of a body that does not stop, and end the process that it holds up."""
+        run = watch.run
+        retry = find_job(run.claim.name).retry
+        ending = attempts.outlive(run.claim, watch.seconds, watch.frame(), retry=retry)
+        is_lost = run.context.lost
+        run.context.fence()
+        self._slots.keep((run.claim.id, run.claim.token))
+        emit("jobs.attempt.stuck", job_id=str(run.claim.id), job=run.claim.name)
+        if not is_lost:
+            self._acknowledger.add(Outcome(run.claim, ending))
+        self._stop.recycle("a body outlived its timeout")
 
     def _on_idle(self) -> None:
         """Called under the crew's lock."""
@@ -234,19 +320,42 @@ class Worker:
         return {"running": census.running, "unstarted": census.unstarted}
 
     def _loops(self) -> list[Loop]:
+        # Without the listener a worker is slower to begin, and no less a worker.
+        return self._organs() + ([] if self._listener is None else [self._listener.loop])
+
+    def _organs(self) -> list[Loop]:
         heartbeat = self._heartbeat
         return [
             self._acknowledger.loop,
             heartbeat.loop,
             heartbeat.watch_loop,
             self._janitor.loop,
+            self._retention.loop,
             self._backstop,
         ]
 
     def _close(self) -> None:
         self._crew.close(timeout=JOIN)
+        self._async_crew.close(timeout=JOIN)
+        self._deadlines.stop(timeout=JOIN)
         for loop in self._loops():
             loop.stop(timeout=JOIN)
+        if self._listener is not None:
+            self._listener.close()
+
+    def _new_listener(
+        self, listen: bool | str | None, *, on_bug: Callable[[], None]
+    ) -> Listener | None:
+        if not listen or not self._driver.supports_wakeups:
+            return None
+        address = listen if isinstance(listen, str) else None
+        return Listener(
+            self._driver.wakeups.subscription(address),
+            queues=self._queues,
+            may_be_pooled=address is not None,
+            on_work=self._wake.call,
+            on_bug=on_bug,
+        )
 
     def _card(self) -> WorkerCard:
         return WorkerCard(

@@ -6,16 +6,30 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from ultimate_jobs.services.obstacles import FullLimit, Obstacles
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import JobRecord, WorkerRecord
+from ultimate_jobs.types import JobRecord, QueueState, WorkerRecord
+
+# So many holders of a limit are named.
+MOST_NAMED = 5
+NOTHING = Obstacles()
 
 
-def explain(job: JobRecord, workers: Sequence[WorkerRecord], *, now: datetime) -> str:
+def explain(
+    job: JobRecord,
+    workers: Sequence[WorkerRecord],
+    *,
+    now: datetime,
+    paused: Sequence[QueueState] = (),
+    obstacles: Obstacles = NOTHING,
+) -> str:
     """Return why a waiting job is not running, or what became of another.
 
     Args:
         workers: every worker lease, the expired ones included.
         now: the driver's own now; Python's clock does not decide what is due.
+        paused: every paused queue.
+        obstacles: what else stands in the way of a job that is due.
     """
     if job.state is JobState.RUNNING:
         return _running(job, workers)
@@ -23,7 +37,9 @@ def explain(job: JobRecord, workers: Sequence[WorkerRecord], *, now: datetime) -
         return _ended(job, job.finished_at)
     if job.run_at > now:
         return _not_yet(job, now)
-    return f"It is owed since {_at(job.due_at)} and {_waits_for(job, _live(workers))}."
+    pause = next((one for one in paused if one.queue == job.queue), None)
+    waits = _waits_for(job, _live(workers), obstacles) if pause is None else _is_paused(pause)
+    return f"It is owed since {_at(job.due_at)} and {waits}."
 
 
 def serving(job: JobRecord, workers: Iterable[WorkerRecord]) -> list[WorkerRecord]:
@@ -69,7 +85,11 @@ def _not_yet(job: JobRecord, now: datetime) -> str:
     return f"It waits until {until}, after {job.attempt} of {job.max_attempts} attempts failed."
 
 
-def _waits_for(job: JobRecord, live: Sequence[WorkerRecord]) -> str:
+def _is_paused(pause: QueueState) -> str:
+    return f"its queue {pause.queue} is paused, since {_at(pause.paused_at)} by {pause.paused_by}"
+
+
+def _waits_for(job: JobRecord, live: Sequence[WorkerRecord], obstacles: Obstacles) -> str:
     if not live:
         return "no worker is alive"
     if not any(_knows(one, job.name) for one in live):
@@ -77,10 +97,27 @@ def _waits_for(job: JobRecord, live: Sequence[WorkerRecord]) -> str:
     able = serving(job, live)
     if not able:
         return f"no live worker that knows its name looks at the queue {job.queue}"
+    if obstacles.is_locked:
+        return "is locked by an open transaction, whose end it waits for"
+    if obstacles.behind is not None:
+        return f"waits behind job {obstacles.behind} of the same serial key"
+    if obstacles.full:
+        return " and ".join(_is_full(one) for one in obstacles.full)
     threads = sum(_threads(one) for one in able)
     running = sum(one.running for one in able)
     noun = "worker" if len(able) == 1 else "workers"
     return f"waits for its turn at {len(able)} {noun} with {running} jobs on {threads} threads"
+
+
+def _is_full(limit: FullLimit) -> str:
+    jobs, most = limit.jobs, limit.scope.most
+    named = ", ".join(str(job) for job in jobs[:MOST_NAMED])
+    more = f" and {len(jobs) - MOST_NAMED} more" if len(jobs) > MOST_NAMED else ""
+    noun = "job" if len(jobs) == 1 else "jobs"
+    what = f"limit {limit.scope.label} ({len(jobs)} of {most})"
+    if limit.scope.period_ms is None:
+        return f"{what} is held by {noun} {named}{more}"
+    return f"{what} is used up until {_at(limit.free_at)} by {noun} {named}{more}"
 
 
 def _live(workers: Iterable[WorkerRecord]) -> list[WorkerRecord]:

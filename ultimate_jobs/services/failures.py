@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from traceback import TracebackException
-from types import TracebackType
+from traceback import StackSummary, TracebackException, walk_stack
+from types import FrameType, TracebackType
 
 from ultimate_jobs.errors import UltimateJobsError
 from ultimate_jobs.types import Failure
@@ -13,6 +13,7 @@ from ultimate_jobs.types import Failure
 MAX_CLASS = 512
 MAX_MESSAGE = 8 * 1024
 MAX_TRACEBACK = 64 * 1024
+MAX_REASON = 1024
 
 _PACKAGE = str(Path(__file__).parents[1])
 
@@ -31,6 +32,17 @@ def describe_failure(error: BaseException, *, note: str = "") -> Failure:
         message=shorten(f"{message}\n{note}" if note else message, MAX_MESSAGE),
         traceback=shorten(_traceback(error), MAX_TRACEBACK, tail=MAX_TRACEBACK // 2),
     )
+
+
+def describe_stack(frame: FrameType) -> str:
+    """Return where a body is that still runs, outermost call first; never raises."""
+    try:
+        calls = StackSummary.extract(walk_stack(frame))
+        calls.reverse()
+        shown = "Still running (most recent call last):\n" + "".join(calls.format())
+    except BaseException as error:
+        return f"<where it is cannot be shown: {type(error).__name__}>"
+    return shorten(shown, MAX_TRACEBACK, tail=MAX_TRACEBACK // 2)
 
 
 def shorten(text: str, limit: int, *, tail: int = 0) -> str:

@@ -12,11 +12,15 @@ from django.db import transaction
 from ultimate_jobs import conf
 from ultimate_jobs.drivers import current_driver
 from ultimate_jobs.drivers.base import Driver
-from ultimate_jobs.errors import JobNotFound, JobOptionInvalid
+from ultimate_jobs.errors import DriverUnsupported, JobNotFound, JobOptionInvalid
+from ultimate_jobs.hooks.middleware import around_enqueue
 from ultimate_jobs.identity import check_text
 from ultimate_jobs.ids import new_id
+from ultimate_jobs.limits import serial_key
 from ultimate_jobs.registry import JobDefinition
+from ultimate_jobs.services import wakeups
 from ultimate_jobs.services.context import current_context
+from ultimate_jobs.services.depth import admit
 from ultimate_jobs.services.handles import RunHandle
 from ultimate_jobs.services.options import EnqueueOptions
 from ultimate_jobs.services.placement import Way, place
@@ -44,20 +48,33 @@ def enqueue(
         JobInputInvalid, JobPayloadInvalid, JobPayloadTooLarge, JobKeyInvalid: one is refused.
         JobDuplicate: a key is held and ``on_conflict`` is ``error``.
         JobOptionInvalid: ``on_conflict`` is ``error`` and the enqueue is staged.
+        DriverUnsupported: the job is ``atomic`` and the jobs are in no database.
+        QueueFull: ``QUEUES`` bounds the queue's depth, and it is reached.
         EnqueueSerialization, EnqueueAliasAmbiguous, JobsSchema: see their pages.
     """
     requests = [_request(definition, options, one) for one in inputs]
     if not requests:
         return []
+    answers = around_enqueue(requests, lambda given: _write(definition, options, given))
+    return [RunHandle.of(answer) for answer in answers]
+
+
+def _write(
+    definition: JobDefinition, options: EnqueueOptions, requests: Sequence[EnqueueRequest]
+) -> list[EnqueueAnswer]:
     driver = current_driver()
+    if definition.atomic and not driver.supports_atomic:
+        raise DriverUnsupported(driver=driver.name, feature="atomic=True")
     placement = place(driver, job=definition.name, alias=options.alias)
+    requests = admit(driver, list(requests))
     if placement.way is Way.DIRECT:
         answers = driver.enqueue(requests, on_conflict=options.on_conflict)
+        wakeups.announce_new(driver, requests, answers)
     elif placement.way is Way.STAGED:
         answers = _stage(driver, requests, options.on_conflict, str(placement.alias))
     else:
         answers = _on_commit(driver, requests, options.on_conflict, str(placement.alias))
-    return [RunHandle.of(answer) for answer in answers]
+    return answers
 
 
 def get(job_id: UUID | str, *, tenant: TenantScope) -> JobRecord:
@@ -106,12 +123,15 @@ def retry(
         JobStateRefused: it is live, or completed and ``fresh`` was not asked.
         JobDuplicate: a live job holds its key; nothing was changed.
     """
-    return current_driver().introspection.retry(
+    driver = current_driver()
+    record = driver.introspection.retry(
         _uuid(job_id),
         tenant=_scope(job_id, tenant),
         by=by,
         fresh_run_id=new_id() if fresh else None,
     )
+    wakeups.announce(driver, {record.queue})
+    return record
 
 
 def _request(
@@ -135,7 +155,18 @@ def _request(
         delay_ms=delay_ms,
         traceparent=options.traceparent or (context.traceparent if context else None),
         enqueued_by=f"job:{context.job_id}" if context else None,
+        serial_key=_serial_key(definition, options.tenant, values),
     )
+
+
+def _serial_key(
+    definition: JobDefinition, tenant: str | None, values: Mapping[str, Any]
+) -> str | None:
+    """Return the lane of the job; what cannot be one is refused here and not by a worker later."""
+    lane_of = definition.limits.serial_for
+    if lane_of is None:
+        return None
+    return serial_key(tenant, check_text(definition.name, "serial", lane_of(values)))
 
 
 def _timing(run_after: datetime | timedelta | None) -> tuple[datetime | None, int]:
@@ -163,7 +194,8 @@ def _on_commit(
     driver: Driver, requests: Sequence[EnqueueRequest], on_conflict: OnConflict, alias: str
 ) -> list[EnqueueAnswer]:
     def apply() -> None:
-        driver.enqueue(requests, on_conflict=on_conflict)
+        answers = driver.enqueue(requests, on_conflict=on_conflict)
+        wakeups.announce_new(driver, requests, answers)
 
     # robust: a refusal after the commit must not keep the app's own callbacks from running. It
     # takes a function with a name, which Django's log of the refusal asks for.

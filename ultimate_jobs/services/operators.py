@@ -19,14 +19,17 @@ from ultimate_jobs.errors import (
     UltimateJobsError,
 )
 from ultimate_jobs.ids import new_id
-from ultimate_jobs.services.explain import explain
-from ultimate_jobs.states import LIVE, JobState
+from ultimate_jobs.services import wakeups
+from ultimate_jobs.services.explain import NOTHING, explain
+from ultimate_jobs.services.obstacles import obstacles
+from ultimate_jobs.states import LIVE, WAITING, JobState
 from ultimate_jobs.types import (
     ANY_TENANT,
     CancelOutcome,
     EventRecord,
     JobFilter,
     JobRecord,
+    QueueState,
     QueueStats,
     UnreadableJob,
     WorkerRecord,
@@ -65,11 +68,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Every queue with live or dead jobs, their sum, and the workers whose lease is valid."""
+    """Every queue with live or dead jobs or a pause, their sum, and the workers with a lease."""
 
     queues: list[QueueStats]
     total: QueueStats
     workers: list[WorkerRecord]
+    paused: dict[str, QueueState]
 
 
 def find(driver: Driver, criteria: JobFilter, *, limit: int) -> Page:
@@ -105,7 +109,13 @@ def trace(driver: Driver, job_id: str) -> Trace:
         return Trace(
             job=job,
             events=driver.introspection.events(asked),
-            why=explain(job, driver.leases.workers(), now=now),
+            why=explain(
+                job,
+                driver.leases.workers(),
+                now=now,
+                paused=driver.queues.paused(),
+                obstacles=obstacles(driver, job) if job.state in WAITING else NOTHING,
+            ),
             now=now,
         )
 
@@ -131,7 +141,11 @@ def overview(driver: Driver) -> Overview:
     with reachable(driver):
         queues = driver.introspection.stats()
         workers = [one for one in driver.leases.workers() if not one.expired]
-    return Overview(queues=queues, total=_total(queues), workers=workers)
+        paused = {one.queue: one for one in driver.queues.paused()}
+    counted = {one.queue for one in queues}
+    queues += [QueueStats(one, 0, 0, 0, 0, 0, None) for one in paused if one not in counted]
+    queues.sort(key=lambda one: one.queue)
+    return Overview(queues=queues, total=_total(queues), workers=workers, paused=paused)
 
 
 def job_uuid(text: str) -> UUID:
@@ -185,6 +199,7 @@ def _retry(driver: Driver, job_id: UUID, fresh: bool, by: str) -> Outcome:
     job = driver.introspection.retry(
         job_id, tenant=ANY_TENANT, by=by, fresh_run_id=new_id() if fresh else None
     )
+    wakeups.announce(driver, {job.queue})
     return Outcome(id=str(job.id), did="retried", state=job.state, run_id=job.run_id)
 
 

@@ -7,11 +7,16 @@ from typing import ClassVar
 from uuid import UUID
 
 from ultimate_jobs.clock import Clock, system_clock
-from ultimate_jobs.drivers.base import Outbox
+from ultimate_jobs.drivers.base import Atomic, Claimer, Outbox
+from ultimate_jobs.drivers.memory.claimer import MemoryClaimer
 from ultimate_jobs.drivers.memory.introspection import MemoryIntrospection
 from ultimate_jobs.drivers.memory.jobs import MemoryJobs
 from ultimate_jobs.drivers.memory.leases import MemoryLeases
+from ultimate_jobs.drivers.memory.queues import MemoryQueues
+from ultimate_jobs.drivers.memory.retention import MemoryRetention
+from ultimate_jobs.drivers.memory.slots import MemorySlots
 from ultimate_jobs.drivers.memory.store import Store
+from ultimate_jobs.drivers.memory.wakeups import MemoryWakeups
 from ultimate_jobs.errors import DriverUnsupported
 from ultimate_jobs.types import (
     CancelAnswer,
@@ -45,6 +50,8 @@ class MemoryDriver:
     supports_backfills: ClassVar[bool] = False
     supports_tasks: ClassVar[bool] = False
     supports_processes: ClassVar[bool] = False
+    supports_wakeups: ClassVar[bool] = True
+    supports_atomic: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -57,6 +64,10 @@ class MemoryDriver:
         self._jobs = MemoryJobs(self._store)
         self._leases = MemoryLeases(self._store)
         self._introspection = MemoryIntrospection(self._store)
+        self._slots = MemorySlots(self._store, self._jobs)
+        self._wakeups = MemoryWakeups()
+        self._queues = MemoryQueues(self._store)
+        self._retention = MemoryRetention(self._store)
 
     @property
     def alias(self) -> None:
@@ -74,6 +85,26 @@ class MemoryDriver:
     def outbox(self) -> Outbox:
         raise DriverUnsupported(driver=self.name, feature="outbox")
 
+    @property
+    def slots(self) -> MemorySlots:
+        return self._slots
+
+    @property
+    def wakeups(self) -> MemoryWakeups:
+        return self._wakeups
+
+    @property
+    def atomic(self) -> Atomic:
+        raise DriverUnsupported(driver=self.name, feature="atomic=True")
+
+    @property
+    def queues(self) -> MemoryQueues:
+        return self._queues
+
+    @property
+    def retention(self) -> MemoryRetention:
+        return self._retention
+
     def enqueue(
         self, requests: Sequence[EnqueueRequest], *, on_conflict: OnConflict
     ) -> list[EnqueueAnswer]:
@@ -81,6 +112,16 @@ class MemoryDriver:
 
     def claim(self, request: ClaimRequest) -> list[Claim]:
         return self._jobs.claim(request)
+
+    def claimer(
+        self,
+        *,
+        queues: tuple[str, ...] | None,
+        names: tuple[str, ...],
+        without: tuple[str, ...] = (),
+        survey_every: float = 0.0,
+    ) -> Claimer:
+        return MemoryClaimer(self._jobs, queues=queues, names=names, without=without)
 
     def ack(self, worker: UUID, completions: Sequence[Completion]) -> list[WriteAnswer]:
         return self._jobs.ack(worker, completions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections.abc import Sequence
 from decimal import Decimal
@@ -12,6 +11,7 @@ from uuid import UUID
 from ultimate_jobs.clock import to_epoch_ms
 from ultimate_jobs.drivers.memory.rows import Rerun, Row, Triple, claim_of
 from ultimate_jobs.drivers.memory.store import Store
+from ultimate_jobs.drivers.memory.turns import Turns, in_turn
 from ultimate_jobs.errors import JobDuplicate
 from ultimate_jobs.states import FINAL, WAITING, JobState
 from ultimate_jobs.types import (
@@ -22,6 +22,7 @@ from ultimate_jobs.types import (
     Completion,
     EnqueueAnswer,
     EnqueueRequest,
+    Failure,
     Nack,
     OnConflict,
     TenantScope,
@@ -45,14 +46,21 @@ class MemoryJobs:
                 self._refuse_duplicates(requests)
             return [self._enqueue(request, on_conflict, now) for request in requests]
 
-    def claim(self, request: ClaimRequest) -> list[Claim]:
+    def claim(
+        self,
+        request: ClaimRequest,
+        *,
+        turns: Turns | None = None,
+        without: tuple[str, ...] = (),
+    ) -> list[Claim]:
+        """Claim once; ``turns`` carries on the rotation between tenants of earlier claims."""
         with self._store.lock:
             now = self._store.now()
-            due = (row for row in self._store.live.values() if _is_claimable(row, request, now))
-            return [
-                self._claim(row, request.worker, now)
-                for row in heapq.nsmallest(request.limit, due, key=_claim_order)
-            ]
+            shut = {*self._store.paused, *without}
+            open_rows = (row for row in self._store.live.values() if row.queue not in shut)
+            due = (row for row in open_rows if _is_claimable(row, request, now))
+            chosen = in_turn(due, limit=request.limit, turns=turns)
+            return [self.claim_row(row, request.worker, now) for row in chosen]
 
     def ack(self, worker: UUID, completions: Sequence[Completion]) -> list[WriteAnswer]:
         with self._store.lock:
@@ -99,7 +107,8 @@ class MemoryJobs:
             same_input=_is_same_json(holder.payload, request.payload),
         )
 
-    def _claim(self, row: Row, worker: UUID, now: int) -> Claim:
+    def claim_row(self, row: Row, worker: UUID, now: int) -> Claim:
+        """Hand one row to a worker; the caller holds the lock."""
         row.state = JobState.RUNNING
         row.worker = worker
         row.token += 1
@@ -124,11 +133,15 @@ class MemoryJobs:
         if row is None:
             return WriteAnswer(nack.id, nack.token, Written.LOST)
         state = _bucket(row, nack)
-        if nack.failure is not None:
-            row.last_error = f"{nack.failure.error_class}: {nack.failure.message}"
+        defers = nack.deferral is not None and row.deferrals < nack.deferral.limit
+        if defers:
+            row.deferrals += 1
+        elif (failure := _failure(nack)) is not None:
+            row.last_error = f"{failure.error_class}: {failure.message}"
         event = _nack_event(state, nack)
         if event is not None:
-            self._store.record(row, event, now=now, detail=_failure_detail(nack), worker=worker)
+            detail = _deferral_detail(row, nack) if defers else _failure_detail(nack)
+            self._store.record(row, event, now=now, detail=detail, worker=worker)
         if not nack.counts_as_attempt:
             row.take_attempt_back()
         if state in FINAL:
@@ -176,39 +189,57 @@ def _is_claimable(row: Row, request: ClaimRequest, now: int) -> bool:
     )
 
 
-def _claim_order(row: Row) -> tuple[int, int, UUID]:
-    return (-row.priority, row.due_at, row.id)
-
-
 def _bucket(row: Row, nack: Nack) -> JobState:
-    if row.cancel_requested_at is not None:
+    if row.cancel_requested_at is not None or nack.discard:
         return JobState.CANCELLED
-    if nack.dead_letter:
+    spent = nack.deferral is not None and row.deferrals >= nack.deferral.limit
+    if nack.dead_letter or spent:
         return JobState.DEAD
     return JobState.SUSPENDED if nack.park else JobState.READY
 
 
 def _postpone(row: Row, nack: Nack, now: int) -> None:
-    """Move the wait; a shed is owed since before, so only a failure or a park moves ``due_at``."""
-    row.run_at = now + nack.delay_ms
-    if nack.counts_as_attempt or nack.park:
+    """Move the wait; a shed is owed since before, and alone leaves ``due_at``."""
+    row.run_at = now + max(0, nack.delay_ms)
+    if nack.counts_as_attempt or nack.park or nack.deferral is not None:
         row.due_at = row.run_at
 
 
 def _nack_event(state: JobState, nack: Nack) -> str | None:
     """Name what a nack leaves in the history; a shed and a hand-back leave nothing."""
-    if state is JobState.READY:
-        return None if nack.failure is None else "failed"
-    return "parked" if state is JobState.SUSPENDED else state.value
+    if state is JobState.CANCELLED and nack.discard:
+        return "discarded"
+    if state in FINAL:
+        return state.value
+    if nack.deferral is not None:
+        return "deferred"
+    if state is JobState.SUSPENDED:
+        return "parked"
+    return None if nack.failure is None else "failed"
+
+
+def _failure(nack: Nack) -> Failure | None:
+    """Return what is stored where the nack does not defer."""
+    return nack.failure if nack.deferral is None else nack.deferral.spent
+
+
+def _deferral_detail(row: Row, nack: Nack) -> dict[str, Any]:
+    return {
+        "reason": "" if nack.deferral is None else nack.deferral.reason,
+        "delay_ms": max(0, nack.delay_ms),
+        "counted": nack.counts_as_attempt,
+        "deferrals": row.deferrals,
+    }
 
 
 def _failure_detail(nack: Nack) -> dict[str, Any]:
-    if nack.failure is None:
+    failure = _failure(nack)
+    if failure is None:
         return {}
     return {
-        "error_class": nack.failure.error_class,
-        "message": nack.failure.message,
-        "traceback": nack.failure.traceback,
+        "error_class": failure.error_class,
+        "message": failure.message,
+        "traceback": failure.traceback,
         "delay_ms": nack.delay_ms,
         "counted": nack.counts_as_attempt,
     }

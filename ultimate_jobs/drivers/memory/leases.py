@@ -35,6 +35,8 @@ class MemoryLeases:
     def release(self, worker: UUID) -> None:
         with self._store.lock:
             self._store.leases.pop(worker, None)
+            for slot in self._store.slots_of(worker):
+                del self._store.slots[slot.name, slot.number]
 
     def claims(self, worker: UUID) -> list[tuple[UUID, int]]:
         with self._store.lock:
@@ -56,6 +58,15 @@ class MemoryLeases:
                 for worker, lease in self._store.leases.items()
             ]
 
+    def take_duty(self, name: str, holder: UUID, *, ttl_ms: int) -> bool:
+        with self._store.lock:
+            now = self._store.now()
+            present, expires_at = self._store.duties.get(name, (holder, now))
+            if present != holder and expires_at > now:
+                return False
+            self._store.duties[name] = (holder, now + ttl_ms)
+            return True
+
     def _renew(self, worker: UUID) -> bool:
         now = self._store.now()
         lease = self._store.leases.get(worker)
@@ -63,6 +74,9 @@ class MemoryLeases:
             return False
         lease.renewed_at = now
         lease.expires_at = now + self._store.lease_ttl_ms
+        for slot in self._store.slots_of(worker):
+            if slot.expires_at > now:
+                slot.expires_at = lease.expires_at
         return True
 
     def _rescue(self, row: Row, now: int) -> Rescue:
@@ -98,6 +112,9 @@ class MemoryLeases:
         for worker, lease in list(self._store.leases.items()):
             if lease.is_expired(now) and not self._store.running_of(worker):
                 del self._store.leases[worker]
+        for slot in list(self._store.slots.values()):
+            if slot.expires_at <= now:
+                del self._store.slots[slot.name, slot.number]
 
 
 def _rescue_delay_ms(lost_leases: int) -> int:

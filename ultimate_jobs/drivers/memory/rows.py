@@ -30,6 +30,18 @@ class Rerun:
 
 
 @dataclass(slots=True)
+class SlotRow:
+    """One taken slot of a limit, or one start that still counts."""
+
+    name: str
+    number: int
+    holder: UUID
+    job: UUID
+    token: int
+    expires_at: int
+
+
+@dataclass(slots=True)
 class Row:
     """One stored job."""
 
@@ -49,9 +61,11 @@ class Row:
     updated_at: int
     enqueued_by: str | None
     traceparent: str | None
+    serial_key: str | None = None
     attempt: int = 0
     token: int = 0
     lost_leases: int = 0
+    deferrals: int = 0
     retry_count: int = 0
     claimed_at: int | None = None
     finished_at: int | None = None
@@ -108,6 +122,7 @@ def row_of(request: EnqueueRequest, *, run_at: int, now: int) -> Row:
         updated_at=now,
         enqueued_by=request.enqueued_by,
         traceparent=request.traceparent,
+        serial_key=request.serial_key,
     )
 
 
@@ -163,6 +178,8 @@ def record_of(row: Row) -> JobRecord:
         enqueued_by=row.enqueued_by,
         traceparent=row.traceparent,
         rerun_requested=row.rerun is not None,
+        deferrals=row.deferrals,
+        serial_key=row.serial_key,
     )
 
 

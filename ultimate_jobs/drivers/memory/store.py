@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ultimate_jobs import conf
 from ultimate_jobs.clock import Clock, to_datetime
-from ultimate_jobs.drivers.memory.rows import Lease, Row, Triple, row_of
+from ultimate_jobs.drivers.memory.rows import Lease, Row, SlotRow, Triple, row_of
 from ultimate_jobs.states import JobState
 from ultimate_jobs.types import EnqueueRequest, EventRecord
 
@@ -33,7 +33,11 @@ class Store:
         self.rows: dict[UUID, Row] = {}
         self.live: dict[Triple, Row] = {}
         self.leases: dict[UUID, Lease] = {}
+        self.slots: dict[tuple[str, int], SlotRow] = {}
+        self._slot_tokens = itertools.count(1)
         self._events: dict[UUID, list[EventRecord]] = {}
+        self.paused: dict[str, tuple[int, str]] = {}
+        self.duties: dict[str, tuple[UUID, int]] = {}
 
     @property
     def lease_ttl_ms(self) -> int:
@@ -52,6 +56,9 @@ class Store:
         with self.lock:
             for shelf in (self.rows, self.live, self.leases, self._events):
                 shelf.clear()
+            self.paused.clear()
+            self.duties.clear()
+            self.slots.clear()
 
     def insert(self, request: EnqueueRequest, *, run_at: int, now: int) -> Row:
         """Store a request whose key is free."""
@@ -76,6 +83,11 @@ class Store:
             detail = {"job_id": str(follow_up.id)}
             self.record(row, "rerun", now=now, detail=detail, worker=row.worker)
 
+    def forget(self, row: Row) -> None:
+        """Remove a final job with its history."""
+        del self.rows[row.id]
+        self._events.pop(row.id, None)
+
     def give_back(self, row: Row, state: JobState, *, now: int) -> None:
         """Return a running job to those that wait."""
         row.state = state
@@ -85,12 +97,37 @@ class Store:
     def revive(self, row: Row, *, now: int) -> None:
         """Make a final job live again; its token goes on growing, so that old claims stay lost."""
         row.state = JobState.READY
-        row.attempt = row.lost_leases = 0
+        row.attempt = row.lost_leases = row.deferrals = 0
         row.retry_count += 1
         row.run_at = row.due_at = row.updated_at = now
         row.finished_at = row.cancel_requested_at = row.claimed_at = None
         row.worker = row.rerun = None
         self.live[row.triple] = row
+
+    def next_slot_token(self) -> int:
+        """Return a number for one taking of a slot."""
+        return next(self._slot_tokens)
+
+    def slots_of(self, worker: UUID) -> list[SlotRow]:
+        """Return the slots that a worker holds, the expired ones included."""
+        return [slot for slot in self.slots.values() if slot.holder == worker]
+
+    def first_of_lane(self, row: Row, now: int) -> Row | None:
+        """Return the first live job with the row's serial key, but for those not yet due."""
+        if row.serial_key is None:
+            return None
+        lane = (
+            other
+            for other in self.live.values()
+            if other.serial_key == row.serial_key
+            and not (other.state is JobState.DELAYED and other.run_at > now)
+        )
+        return min(lane, key=lambda other: (other.created_at, other.id), default=None)
+
+    def is_first_of_its_lane(self, row: Row, now: int) -> bool:
+        """Say whether no live job with the same serial key came before, but those not yet due."""
+        first = self.first_of_lane(row, now)
+        return first is None or (row.created_at, row.id) <= (first.created_at, first.id)
 
     def running_of(self, worker: UUID) -> list[Row]:
         """Return the jobs that run under a worker."""

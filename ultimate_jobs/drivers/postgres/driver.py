@@ -7,12 +7,27 @@ from typing import ClassVar
 from uuid import UUID
 
 from ultimate_jobs import conf
-from ultimate_jobs.drivers.base import Introspection, Leases, Outbox
-from ultimate_jobs.drivers.postgres import claims, endings, enqueueing
+from ultimate_jobs.drivers.base import (
+    Atomic,
+    Claimer,
+    Introspection,
+    Leases,
+    Outbox,
+    Queues,
+    Retention,
+    Slots,
+    Wakeups,
+)
+from ultimate_jobs.drivers.postgres import endings, enqueueing
+from ultimate_jobs.drivers.postgres.claims import PostgresClaimer
 from ultimate_jobs.drivers.postgres.introspection import PostgresIntrospection
 from ultimate_jobs.drivers.postgres.leases import PostgresLeases
 from ultimate_jobs.drivers.postgres.outbox import PostgresOutbox
+from ultimate_jobs.drivers.postgres.queues import PostgresQueues
+from ultimate_jobs.drivers.postgres.retention import PostgresRetention
+from ultimate_jobs.drivers.postgres.slots import PostgresSlots
 from ultimate_jobs.drivers.postgres.statements import Statements
+from ultimate_jobs.drivers.postgres.wakeups import PostgresWakeups
 from ultimate_jobs.types import (
     CancelAnswer,
     Claim,
@@ -43,6 +58,8 @@ class PostgresDriver:
     supports_backfills: ClassVar[bool] = False
     supports_tasks: ClassVar[bool] = False
     supports_processes: ClassVar[bool] = True
+    supports_wakeups: ClassVar[bool] = True
+    supports_atomic: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -78,13 +95,46 @@ class PostgresDriver:
     def outbox(self) -> Outbox:
         return PostgresOutbox()
 
+    @property
+    def slots(self) -> Slots:
+        return PostgresSlots(self.alias, ttl_ms=self.lease_ttl_ms)
+
+    @property
+    def wakeups(self) -> Wakeups:
+        return PostgresWakeups(self.alias)
+
+    @property
+    def atomic(self) -> Atomic:
+        return endings.PostgresAtomic(self._run)
+
+    @property
+    def queues(self) -> Queues:
+        return PostgresQueues(self.alias)
+
+    @property
+    def retention(self) -> Retention:
+        return PostgresRetention(self.alias)
+
     def enqueue(
         self, requests: Sequence[EnqueueRequest], *, on_conflict: OnConflict
     ) -> list[EnqueueAnswer]:
         return enqueueing.enqueue(self._run, requests, on_conflict=on_conflict)
 
     def claim(self, request: ClaimRequest) -> list[Claim]:
-        return claims.claim(self._run, request)
+        claimer = self.claimer(queues=request.queues, names=request.names)
+        return claimer.claim(request.worker, request.limit)
+
+    def claimer(
+        self,
+        *,
+        queues: tuple[str, ...] | None,
+        names: tuple[str, ...],
+        without: tuple[str, ...] = (),
+        survey_every: float = 0.0,
+    ) -> Claimer:
+        return PostgresClaimer(
+            self._run, queues=queues, names=names, without=without, survey_every=survey_every
+        )
 
     def ack(self, worker: UUID, completions: Sequence[Completion]) -> list[WriteAnswer]:
         return endings.ack(self._run, worker, completions)

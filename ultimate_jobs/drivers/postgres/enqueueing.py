@@ -5,14 +5,15 @@ Crash windows: none of its own. Every write is in the caller's transaction, or i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 import psycopg
 from django.db import transaction
 from django.db.utils import OperationalError
 
-from ultimate_jobs.drivers.postgres.statements import Statements
+from ultimate_jobs.drivers.postgres.statements import Statements, moments, numbers, texts, uuids
 from ultimate_jobs.errors import EnqueueContended, EnqueueSerialization, JobDuplicate
 from ultimate_jobs.states import JobState
 from ultimate_jobs.types import EnqueueAnswer, EnqueueRequest, OnConflict
@@ -21,21 +22,23 @@ CHUNK = 1000
 # Each turn needs the holder to end between our insert and our look. A hundred in a row is a fault.
 MAX_TURNS = 100
 
-_COLUMNS = (
-    "id",
-    "run_id",
-    "name",
-    "queue",
-    "tenant",
-    "key",
-    "payload",
-    "priority",
-    "max_attempts",
-    "run_after",
-    "delay_ms",
-    "traceparent",
-    "enqueued_by",
-)
+# Each column of a request, and how many of its values are written as one array.
+_ARRAYS: dict[str, Callable[[Iterable[Any]], str]] = {
+    "id": uuids,
+    "run_id": uuids,
+    "name": texts,
+    "queue": texts,
+    "tenant": texts,
+    "key": texts,
+    "payload": texts,
+    "priority": numbers,
+    "max_attempts": numbers,
+    "run_after": moments,
+    "delay_ms": numbers,
+    "traceparent": texts,
+    "enqueued_by": texts,
+    "serial_key": texts,
+}
 
 
 def enqueue(
@@ -127,11 +130,14 @@ def _turn(
 def _insert(
     run: Statements, requests: list[EnqueueRequest], *, any_isolation: bool
 ) -> dict[object, EnqueueAnswer]:
-    if len(requests) == 1:
-        params = {column: getattr(requests[0], column) for column in _COLUMNS}
+    if len(requests) == 1 and requests[0].run_after is None and not requests[0].delay_ms:
+        params = {column: getattr(requests[0], column) for column in _ARRAYS}
         rows = run.rows("enqueue.one", any_isolation=any_isolation, **params)
     else:
-        arrays = {column: [getattr(r, column) for r in requests] for column in _COLUMNS}
+        arrays = {
+            column: write(getattr(request, column) for request in requests)
+            for column, write in _ARRAYS.items()
+        }
         rows = run.rows("enqueue.many", any_isolation=any_isolation, **arrays)
     return {
         id_: EnqueueAnswer(
@@ -152,7 +158,7 @@ def _find_running(run: Statements, requests: list[EnqueueRequest]) -> list[Enque
 def _rerun(run: Statements, requests: list[EnqueueRequest]) -> list[EnqueueAnswer | None]:
     answers: list[EnqueueAnswer | None] = []
     for request in requests:
-        params = {column: getattr(request, column) for column in _COLUMNS}
+        params = {column: getattr(request, column) for column in _ARRAYS}
         rows = run.rows("enqueue.request_rerun", **params)
         answers.append(_deduped(*rows[0]) if rows else None)
     return answers

@@ -44,6 +44,7 @@ class PostgresLeases:
         lost = [row[0] for row in self._run.rows("leases.find_lost", limit=limit)]
         rescued = self._rescue(lost) if lost else []
         self._run.rows("leases.forget_expired")
+        self._run.rows("slots.forget_expired")
         return rescued
 
     def workers(self) -> list[WorkerRecord]:
@@ -61,6 +62,9 @@ class PostgresLeases:
                 self._run.rows("leases.workers")
             )
         ]
+
+    def take_duty(self, name: str, holder: UUID, *, ttl_ms: int) -> bool:
+        return bool(self._run.rows("duties.take", name=name, holder=holder, ttl_ms=ttl_ms))
 
     def _rescue(self, ids: list[UUID]) -> list[Rescue]:
         try:

@@ -48,6 +48,7 @@ def _message(request: EnqueueRequest, on_conflict: OnConflict) -> dict[str, Any]
         "run_after": request.run_after.isoformat() if request.run_after else None,
         "delay_ms": request.delay_ms,
         "traceparent": request.traceparent,
+        "serial_key": request.serial_key,
         "enqueued_by": request.enqueued_by,
         "on_conflict": on_conflict.value,
     }

@@ -81,6 +81,8 @@ def job_record(row: ReadableJob) -> JobRecord:
         enqueued_by=row.enqueued_by,
         traceparent=row.traceparent,
         rerun_requested=row.rerun is not None,
+        serial_key=row.serial_key,
+        deferrals=row.deferrals,
     )
 
 

@@ -1,0 +1,1 @@
+"""Where a site puts its own code around what this package does."""
