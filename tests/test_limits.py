@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ultimate_jobs import JobContext, Limiter, job
-from ultimate_jobs.errors import JobOptionInvalid, LimiterConflict, LimiterInvalid
+from ultimate_jobs.drivers import use_driver
+from ultimate_jobs.drivers.memory import MemoryDriver
+from ultimate_jobs.errors import JobKeyInvalid, JobOptionInvalid, LimiterConflict, LimiterInvalid
 from ultimate_jobs.limits import NO_KEY, JobLimits, Scope, encoded, serial_key
+from ultimate_jobs.types import JobFilter
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 
@@ -247,3 +250,24 @@ def test_stored_serial_key_is_that_of_tenant_and_inputs() -> None:
 
     assert limits.serial_for is not None
     assert serial_key("acme", limits.serial_for({"n": 1, "word": "w"})) == "acme:w!"
+
+
+@pytest.mark.parametrize("lane", ["", "a\x00", "x" * 1025])
+def test_lane_that_cannot_be_stored_is_refused_at_the_enqueue(lane: str) -> None:
+    """Nothing is written, and no worker meets it later."""
+    driver = MemoryDriver()
+    use_driver(driver)
+
+    @job(key="{n}", serial=lambda n: lane)
+    def limited(ctx: JobContext, n: int) -> None: ...
+
+    try:
+        with pytest.raises(JobKeyInvalid) as caught:
+            limited.enqueue(n=1)
+    finally:
+        use_driver(None)
+    found = driver.introspection.find(JobFilter(), limit=10)
+    driver.close()
+
+    assert "the serial " in caught.value.cause
+    assert found == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import time
@@ -10,7 +11,7 @@ import pytest
 
 from tests.app.jobs import four_at_once, in_lane, one_of_ten
 from tests.e2e.conftest import StartWorker
-from tests.e2e.processes import Database, eventually
+from tests.e2e.processes import Database, eventually, manage
 
 # At each body's start, how many bodies were between their start and their end.
 MOST_AT_ONCE = """
@@ -56,6 +57,9 @@ def test_depth_of_a_saturated_queue_never_goes_quiet(
     assert ages == sorted(ages)
     assert ages[-1] - ages[0] > 3
     assert database.value(VALID_SLOTS) == 2
+    [stats] = json.loads(manage(database.url, "jobs", "stats", "--json"))["queues"]
+    assert (stats["depth"], stats["running"]) == (19, 1)
+    assert stats["oldest_ready_seconds"] > ages[-1]
 
 
 def test_limit_is_kept_and_used_over_two_processes(

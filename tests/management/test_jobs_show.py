@@ -34,6 +34,8 @@ JOB_KEYS = {
     "enqueued_by",
     "traceparent",
     "rerun_requested",
+    "deferrals",
+    "serial_key",
 }
 
 

@@ -9,6 +9,8 @@ import pytest
 from django.db import connection, transaction
 
 from tests.app.models import Document
+from tests.concurrency.conftest import register_worker
+from tests.concurrency.sessions import sessions
 from tests.processes.fakes import a_claim
 from ultimate_jobs import ANY_TENANT, JobContext, RetryLater, cancel, get, job
 from ultimate_jobs.drivers.memory import MemoryDriver
@@ -45,8 +47,6 @@ def declared(body: Body, **options: Any) -> Any:
 
 
 def claimed(driver: PostgresDriver, handle: Any) -> Claim:
-    from tests.concurrency.conftest import register_worker
-
     handle.enqueue()
     worker = register_worker(driver)
     [claim] = driver.claim(ClaimRequest(worker, names=("atomic",), limit=1))
@@ -250,7 +250,5 @@ def test_completion_inside_matches_worker_and_token(driver: PostgresDriver) -> N
 
 def run_elsewhere(call: Callable[[], Any]) -> None:
     """Run in another session, which sees only what is committed."""
-    from tests.concurrency.sessions import sessions
-
     with sessions(1) as [session]:
         session.run(call)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.db import connection, transaction
 
 from tests.app.models import Document
@@ -274,8 +275,6 @@ def test_bodies_use_the_async_orm(stage: Stage) -> None:
 
 
 async def _backend() -> int:
-    from asgiref.sync import sync_to_async
-
     def ask() -> int:
         with connection.cursor() as cursor:
             cursor.execute("select pg_backend_pid()")
@@ -287,7 +286,6 @@ async def _backend() -> int:
 @pytest.mark.django_db(transaction=True)
 def test_body_that_leaves_a_transaction_open_fails(stage: Stage) -> None:
     """What it wrote there is undone, and the next body finds a clean connection."""
-    from asgiref.sync import sync_to_async
 
     @job(key="x", name="opens")
     async def opens(ctx: JobContext) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 from django.test import override_settings
 
-from ultimate_jobs import JobContext, Limiter, Retry, job
+from ultimate_jobs import JobContext, Limiter, Retry, cancel, get, job
 from ultimate_jobs.drivers.memory import MemoryDriver
 from ultimate_jobs.processes.worker import Worker
 from ultimate_jobs.states import JobState
@@ -335,3 +335,65 @@ def test_failed_cancelled_and_parked_bodies_give_their_slots_back(memory: Memory
     burst(memory)
 
     assert sorted(seen) == list(range(10))
+
+
+def test_cancelled_body_keeps_its_slot_until_it_stops(memory: MemoryDriver) -> None:
+    """Asked to stop is not stopped: nobody takes its place while it runs on."""
+    together, asked, gate = Together(), threading.Event(), threading.Event()
+
+    @job(key="{number}", name="stubborn", concurrency=1)
+    def stubborn(ctx: JobContext, number: int) -> None:
+        with together.body(number):
+            if number == 0:
+                asked.set()
+                assert gate.wait(20)
+
+    first = stubborn.enqueue(number=0)
+    stubborn.enqueue(number=1)
+    with settings(HEARTBEAT=0.02):
+        worker = Worker(memory, threads=4)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    assert asked.wait(20)
+    cancel(first.id, tenant=None)
+    wait_for(lambda: get(first.id, tenant=None).cancel_requested_at is not None)
+    taken = memory.slots.used(["job:stubborn"])
+    order_before = list(together.order)
+    gate.set()
+    wait_for(lambda: len(together.order) == 2)
+    worker.stop()
+    thread.join(20)
+
+    assert (list(taken.values()), order_before) == ([1], [0])
+    assert together.most["all"] == 1
+    assert get(first.id, tenant=None).state is JobState.CANCELLED
+
+
+def test_body_that_outlives_its_timeout_keeps_its_slot(memory: MemoryDriver) -> None:
+    """Its end is written for it, and it still runs: its place is taken when the process is gone."""
+    together, gate = Together(), threading.Event()
+
+    @job(key="{number}", name="stuck", concurrency=1, timeout=0.05, retry=Retry(attempts=1))
+    def stuck(ctx: JobContext, number: int) -> None:
+        with together.body(number):
+            while not gate.is_set():
+                with suppress(BaseException):
+                    gate.wait(20)
+
+    stuck.enqueue_many([{"number": 0}, {"number": 1}])
+    taken: list[int] = []
+
+    def leave(code: int) -> None:
+        taken.append(memory.slots.used(["job:stuck"]).get("job:stuck", 0))
+
+    def note() -> None:
+        taken.append(memory.slots.used(["job:stuck"]).get("job:stuck", 0))
+
+    with settings(STUCK_AFTER=0.05, GRACE=0.2):
+        worker = Worker(memory, threads=2, before_leaving=note, leave=leave)
+        worker.run()
+    order = list(together.order)
+    gate.set()
+
+    assert order == [0]
+    assert taken[0] == 1

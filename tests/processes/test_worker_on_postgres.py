@@ -204,7 +204,7 @@ class Faulty:
 
     def claimer(self, **options: Any) -> Any:
         claimer = self._driver.claimer(**options)
-        return SimpleNamespace(claim=self._failing("claim", claimer.claim))
+        return SimpleNamespace(claim=self._failing("claim", claimer.claim), owed_in=None)
 
     def _failing(self, verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def failing(*args: Any) -> Any:

@@ -141,6 +141,7 @@ def _facts(job: Any) -> Iterator[Fact]:
     yield Fact(_("Attempt"), _("%(attempt)d of %(most)d") % attempt)
     yield Fact(_("Priority"), one_line(job.priority))
     yield Fact(_("Lost leases"), one_line(job.lost_leases))
+    yield Fact(_("Deferrals"), one_line(job.deferrals))
     yield Fact(_("Manual retries"), one_line(job.retry_count))
     yield Fact(_("Due"), at=job.due_at)
     yield Fact(_("Not before"), at=job.run_at)

@@ -145,6 +145,7 @@ def _facts(job: JobRecord) -> Iterator[tuple[str, object]]:
     yield "attempt", f"{job.attempt} of {job.max_attempts}"
     yield "priority", job.priority
     yield "lost leases", job.lost_leases
+    yield "deferrals", job.deferrals
     yield "retried", job.retry_count
     yield "due", moment(job.due_at)
     yield "not before", moment(job.run_at)

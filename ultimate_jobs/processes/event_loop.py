@@ -175,7 +175,6 @@ class AsyncCrew:
 
     def _run(self) -> None:
         try:
-            asyncio.set_event_loop(self._loop)
             while not self._ended:
                 self._run_on()
         except BaseException:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from ultimate_jobs.drivers.postgres.rows import job_state
-from ultimate_jobs.drivers.postgres.statements import Statements, numbers, scope, uuids
+from ultimate_jobs.drivers.postgres.statements import Statements, numbers, scope, texts, uuids
 from ultimate_jobs.states import FINAL, JobState
 from ultimate_jobs.types import (
     CancelAnswer,
@@ -38,9 +38,20 @@ def ack(run: Statements, worker: UUID, completions: Sequence[Completion]) -> lis
         worker=worker,
         ids=uuids(one.id for one in completions),
         tokens=numbers(one.token for one in completions),
-        results=[one.result for one in completions],
+        results=texts(one.result for one in completions),
     )
-    return _answers(run, worker, completions, rows)
+    [count] = [number for id_, number, _ in rows if id_ is None]
+    named = [row for row in rows if row[0] is not None]
+    if count < len(completions):
+        return _answers(run, worker, completions, named)
+    states = {id_: JobState(state) for id_, _, state in named}
+    if not states:
+        done = JobState.COMPLETED
+        return [WriteAnswer(one.id, one.token, Written.DONE, done) for one in completions]
+    return [
+        WriteAnswer(one.id, one.token, Written.DONE, states.get(one.id, JobState.COMPLETED))
+        for one in completions
+    ]
 
 
 class PostgresAtomic:
@@ -113,22 +124,17 @@ def _answers(
     asked: Sequence[_Fenced],
     rows: list[tuple[Any, ...]],
 ) -> list[WriteAnswer]:
-    states = {state for _, _, state in rows}
-    if len(rows) == len(asked) and len(states) == 1:
-        # Nearly every call: the ids, which are slow to hash, need not be told apart.
-        state = JobState(states.pop())
-        return [WriteAnswer(one.id, one.token, Written.DONE, state) for one in asked]
     written = {(id_, token): JobState(state) for id_, token, state in rows}
     unwritten = [one for one in asked if (one.id, one.token) not in written]
     busy = _still_mine(run, worker, unwritten) if unwritten else frozenset()
     answers = []
     for one in asked:
-        now = written.get((one.id, one.token))
-        if now is not None:
+        state = written.get((one.id, one.token))
+        if state is not None:
             outcome = Written.DONE
         else:
             outcome = Written.BUSY if (one.id, one.token) in busy else Written.LOST
-        answers.append(WriteAnswer(id=one.id, token=one.token, outcome=outcome, state=now))
+        answers.append(WriteAnswer(id=one.id, token=one.token, outcome=outcome, state=state))
     return answers
 
 
