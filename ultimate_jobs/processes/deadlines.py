@@ -120,6 +120,8 @@ class Watch:
 
     def _leave(self) -> None:
         """The body has ended: make sure that nothing is raised any more, or take it here."""
+        if self._ended:
+            return
         try:
             if not _take(self._permit):
                 while not self._told:

@@ -35,7 +35,7 @@ from ultimate_jobs.services import attempts
 from ultimate_jobs.services.attempts import Committed, Doubtful, Ending
 from ultimate_jobs.services.limits import Limits
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import ClaimRequest, Completion, Nack, WorkerCard
+from ultimate_jobs.types import WorkerCard
 
 logger = logging.getLogger("ultimate_jobs.processes")
 
@@ -207,7 +207,9 @@ class Worker:
     def _start(self) -> None:
         lease = self._keeper.take()
         try:
-            self._rehearse(lease.worker)
+            # A schema that does not fit ends a worker that starts. Later it is waited for: then it
+            # may be a migration under way.
+            self._driver.rehearse(lease.worker)
         except JobsSchema:
             self._keeper.release()
             raise
@@ -226,15 +228,6 @@ class Worker:
             queues="all" if self._queues is None else ",".join(self._queues),
             jobs=len(self._names),
         )
-
-    def _rehearse(self, worker: UUID) -> None:
-        """Run each verb once on nothing: a schema that does not fit ends a worker that starts.
-
-        Later it is waited for: then it may be a migration under way.
-        """
-        self._driver.claim(ClaimRequest(worker, names=("",), limit=1, queues=("",)))
-        self._driver.ack(worker, [Completion(worker, token=0)])
-        self._driver.nack(worker, [Nack(worker, token=0)])
 
     def _serve(self) -> None:
         try:

@@ -129,6 +129,9 @@ class MemoryDriver:
     def nack(self, worker: UUID, nacks: Sequence[Nack]) -> list[WriteAnswer]:
         return self._jobs.nack(worker, nacks)
 
+    def rehearse(self, worker: UUID) -> None:
+        """Nothing can be missing here."""
+
     def heartbeat(self, worker: UUID) -> HeartbeatAnswer:
         return self._leases.heartbeat(worker)
 

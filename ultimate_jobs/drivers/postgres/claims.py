@@ -79,6 +79,12 @@ class PostgresClaimer:
             self._fill(rows, worker, limit, just_surveyed=True)
         return [_claim(worker, row) for row in _in_turn(rows)]
 
+    def rehearse(self, worker: UUID) -> None:
+        """Send every statement of a claim once, over no head."""
+        self._survey()
+        self._count([])
+        self._take(worker, [], 0)
+
     @property
     def owed_in(self) -> float | None:
         if not self._put_off or self._surveyed_at is None:
@@ -148,7 +154,7 @@ class PostgresClaimer:
             quotas=[quota for _, quota, _ in flat],
             parties=[party for _, _, party in flat],
             names=list(self._names),
-            most=max(quota for _, quota, _ in flat),
+            most=max((quota for _, quota, _ in flat), default=0),
         )
         return Counter({flat[position - 1][0].line: count for position, count in rows})
 
@@ -158,7 +164,7 @@ class PostgresClaimer:
             **_lines([head for head, _ in asked]),
             quotas=[quota for _, quota in asked],
             names=list(self._names),
-            most=max(quota for _, quota in asked),
+            most=max((quota for _, quota in asked), default=0),
             wanted=wanted,
             worker=worker,
         )

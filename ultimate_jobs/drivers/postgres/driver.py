@@ -15,7 +15,6 @@ from ultimate_jobs.drivers.base import (
     Outbox,
     Queues,
     Retention,
-    Slots,
     Wakeups,
 )
 from ultimate_jobs.drivers.postgres import endings, enqueueing
@@ -28,6 +27,7 @@ from ultimate_jobs.drivers.postgres.retention import PostgresRetention
 from ultimate_jobs.drivers.postgres.slots import PostgresSlots
 from ultimate_jobs.drivers.postgres.statements import Statements
 from ultimate_jobs.drivers.postgres.wakeups import PostgresWakeups
+from ultimate_jobs.drivers.slots import Slots
 from ultimate_jobs.types import (
     CancelAnswer,
     Claim,
@@ -141,6 +141,11 @@ class PostgresDriver:
 
     def nack(self, worker: UUID, nacks: Sequence[Nack]) -> list[WriteAnswer]:
         return endings.nack(self._run, worker, nacks)
+
+    def rehearse(self, worker: UUID) -> None:
+        PostgresClaimer(self._run, queues=(), names=()).rehearse(worker)
+        self.ack(worker, [Completion(worker, token=0)])
+        self.nack(worker, [Nack(worker, token=0)])
 
     def heartbeat(self, worker: UUID) -> HeartbeatAnswer:
         renewed = self._run.rows("leases.renew", worker=worker, ttl_ms=self.lease_ttl_ms)
