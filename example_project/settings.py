@@ -13,8 +13,8 @@ DEBUG = os.environ.get("DJANGO_DEBUG") == "1"
 ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 
 DATABASES = databases()
-# psycopg's own default, which Django turns off because some poolers cannot do it: a statement that is
-# sent for the fifth time is planned for the last time. It makes an enqueue a quarter cheaper.
+# psycopg's own default, which Django turns off because some poolers cannot do it: a statement that
+# is sent for the fifth time is planned for the last time. It makes an enqueue a quarter cheaper.
 DATABASES["default"].setdefault("OPTIONS", {}).setdefault("prepare_threshold", 5)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}

@@ -14,7 +14,7 @@ from ultimate_jobs.drivers import use_driver
 from ultimate_jobs.drivers.memory import MemoryDriver
 from ultimate_jobs.errors import JobKeyInvalid, JobOptionInvalid, LimiterConflict, LimiterInvalid
 from ultimate_jobs.limits import NO_KEY, JobLimits, Scope, encoded, serial_key
-from ultimate_jobs.types import JobFilter
+from ultimate_jobs.records import JobFilter
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 

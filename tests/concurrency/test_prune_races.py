@@ -14,8 +14,9 @@ from ultimate_jobs.conf import RetentionOptions
 from ultimate_jobs.drivers.postgres import PostgresDriver
 from ultimate_jobs.ids import FIRST_ID, LAST_ID, first_id_at
 from ultimate_jobs.models import Job
+from ultimate_jobs.records import Pruned
 from ultimate_jobs.services.operators import Overview, overview
-from ultimate_jobs.types import ANY_TENANT, ClaimRequest, Pruned
+from ultimate_jobs.types import ANY_TENANT, ClaimRequest
 
 Pair = tuple[Session, Session]
 

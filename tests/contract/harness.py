@@ -17,6 +17,7 @@ from ultimate_jobs.clock import MovableClock
 from ultimate_jobs.drivers.base import Driver
 from ultimate_jobs.drivers.memory import MemoryDriver
 from ultimate_jobs.drivers.postgres import PostgresDriver
+from ultimate_jobs.records import EventRecord, JobFilter, JobRecord, QueueStats
 from ultimate_jobs.states import JobState
 from ultimate_jobs.types import (
     ANY_TENANT,
@@ -26,13 +27,9 @@ from ultimate_jobs.types import (
     Completion,
     EnqueueAnswer,
     EnqueueRequest,
-    EventRecord,
     Failure,
-    JobFilter,
-    JobRecord,
     Nack,
     OnConflict,
-    QueueStats,
     Rescue,
     TenantScope,
     WorkerCard,

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from ultimate_jobs.records import JobRecord
 from ultimate_jobs.types import (
     ANY_TENANT,
     Claim,
     EnqueueAnswer,
     EnqueueRequest,
-    JobRecord,
     Nack,
     OnConflict,
     TenantScope,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ultimate_jobs.ids import new_id
+from ultimate_jobs.records import EventRecord
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import EventRecord, OnConflict
+from ultimate_jobs.types import OnConflict
 
 from .harness import BOOM, MINUTE_MS, Harness
 

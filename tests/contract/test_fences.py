@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -25,11 +24,11 @@ WRITES = {
 
 
 def _by_another_worker(driver: Harness, claim: Claim) -> Claim:
-    return replace(claim, worker=driver.start_worker())
+    return claim._replace(worker=driver.start_worker())
 
 
 def _with_the_next_token(_: Harness, claim: Claim) -> Claim:
-    return replace(claim, token=claim.token + 1)
+    return claim._replace(token=claim.token + 1)
 
 
 def _with_an_old_token(driver: Harness, claim: Claim) -> Claim:
@@ -40,7 +39,7 @@ def _with_an_old_token(driver: Harness, claim: Claim) -> Claim:
 
 
 def _of_an_unknown_job(_: Harness, claim: Claim) -> Claim:
-    return replace(claim, id=uuid4())
+    return claim._replace(id=uuid4())
 
 
 def _after_rescue(driver: Harness, claim: Claim) -> Claim:

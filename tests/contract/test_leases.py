@@ -6,8 +6,9 @@ from uuid import uuid4
 
 import pytest
 
+from ultimate_jobs.records import WorkerRecord
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import WorkerCard, WorkerRecord
+from ultimate_jobs.types import WorkerCard
 
 from .harness import MINUTE_MS, Harness
 

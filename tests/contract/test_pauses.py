@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ultimate_jobs.records import QueueState
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import ClaimRequest, QueueState, Written
+from ultimate_jobs.types import ClaimRequest, Written
 
 from .harness import MINUTE_MS, Harness
 

@@ -6,8 +6,9 @@ import pytest
 
 from ultimate_jobs.conf import DAY_MS, RetentionOptions
 from ultimate_jobs.ids import FIRST_ID, LAST_ID
+from ultimate_jobs.records import Pruned
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import ANY_TENANT, Pruned
+from ultimate_jobs.types import ANY_TENANT
 
 from .harness import Harness
 

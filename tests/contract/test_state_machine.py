@@ -22,12 +22,12 @@ from hypothesis.stateful import (
 
 from ultimate_jobs.errors import JobDuplicate, UltimateJobsError
 from ultimate_jobs.ids import new_id
+from ultimate_jobs.records import JobRecord
 from ultimate_jobs.types import (
     ANY_TENANT,
     Claim,
     ClaimRequest,
     Completion,
-    JobRecord,
     Nack,
     OnConflict,
     WriteAnswer,

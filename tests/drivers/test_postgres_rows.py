@@ -22,8 +22,9 @@ from ultimate_jobs.drivers.postgres.rows import (
 )
 from ultimate_jobs.errors import JobRowStatusUnknown
 from ultimate_jobs.models import Job as Row
+from ultimate_jobs.records import JobFilter, JobRecord, UnreadableJob
 from ultimate_jobs.states import BackfillStatus, JobState, StepStatus
-from ultimate_jobs.types import ClaimRequest, JobFilter, JobRecord, UnreadableJob
+from ultimate_jobs.types import ClaimRequest
 
 COLUMNS: list[tuple[str, str, Callable[[str], Any], Any]] = [
     ("x_jobs", "state", job_state, JobState),

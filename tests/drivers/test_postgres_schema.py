@@ -17,11 +17,11 @@ from ultimate_jobs.errors import JobsSchema
 from ultimate_jobs.ids import new_id
 from ultimate_jobs.models import Job as Row
 from ultimate_jobs.models.job import LIVE_KEY_INDEX, SUPERSEDED_KEY_INDEXES
+from ultimate_jobs.records import JobFilter
 from ultimate_jobs.types import (
     ClaimRequest,
     Completion,
     EnqueueRequest,
-    JobFilter,
     Nack,
     OnConflict,
     WorkerCard,

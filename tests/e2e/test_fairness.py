@@ -10,7 +10,6 @@ from tests.e2e.processes import Database, eventually
 
 FEW = 10
 SECONDS = 0.1
-# Not a job of the big tenant's is worth waiting for: they would all have started by then alone.
 LAST_START = """
 select extract(epoch from max(e.started_at) - min(j.created_at))
 from testapp_effect e join x_jobs j on j.id = e.job_id where e.label like %s
@@ -27,7 +26,7 @@ from generate_series(1, %s::integer) n
 def test_few_jobs_beside_a_big_backlog_start_within_twice_their_own_time(
     backlog: int, database: Database, start_worker: StartWorker
 ) -> None:
-    """Alone they take so long from the first commit to the last end; beside it they start in twice."""
+    """What they need alone, from the first commit to the last end, is doubled at most."""
     worker = start_worker("--threads", "4", settings={"POLL": 0.25})
     worker.wait_until_started()
     alone = _run_few(database, "alone")

@@ -19,8 +19,8 @@ from ultimate_jobs.drivers.base import Driver
 from ultimate_jobs.drivers.memory import MemoryDriver
 from ultimate_jobs.drivers.postgres import PostgresDriver
 from ultimate_jobs.processes.worker import Worker
+from ultimate_jobs.records import JobFilter, JobRecord
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import JobFilter, JobRecord
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,8 +11,8 @@ from ultimate_jobs import ANY_TENANT, Job, JobContext, Retry, job
 from ultimate_jobs.drivers.memory import MemoryDriver
 from ultimate_jobs.drivers.memory.claimer import MemoryClaimer
 from ultimate_jobs.processes.worker import Worker
+from ultimate_jobs.records import JobFilter, JobRecord
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import JobFilter, JobRecord
 
 PATIENCE = 20
 

@@ -14,8 +14,8 @@ from django.test import override_settings
 from ultimate_jobs import JobContext, Limiter, Retry, cancel, get, job
 from ultimate_jobs.drivers.memory import MemoryDriver
 from ultimate_jobs.processes.worker import Worker
+from ultimate_jobs.records import JobFilter, JobRecord
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import JobFilter, JobRecord
 
 from .fakes import recorded_events
 

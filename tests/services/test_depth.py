@@ -16,9 +16,10 @@ from ultimate_jobs import ANY_TENANT, Job, get, job
 from ultimate_jobs.drivers import current_driver, use_driver
 from ultimate_jobs.drivers.memory import MemoryDriver
 from ultimate_jobs.errors import JobDuplicate, QueueFull
+from ultimate_jobs.records import JobFilter
 from ultimate_jobs.services.depth import FULL_DELAY_MS, admit
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import ClaimRequest, JobFilter
+from ultimate_jobs.types import ClaimRequest
 
 pytestmark = pytest.mark.usefixtures("own_registry")
 POSTGRES = pytest.param("postgres", marks=pytest.mark.django_db)

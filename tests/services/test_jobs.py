@@ -38,9 +38,10 @@ from ultimate_jobs.errors import (
 )
 from ultimate_jobs.identity import MAX_BYTES
 from ultimate_jobs.models import Job as Row
+from ultimate_jobs.records import JobFilter
 from ultimate_jobs.services.context import enter_context
 from ultimate_jobs.states import FINAL, LIVE, JobState
-from ultimate_jobs.types import CancelOutcome, Claim, ClaimRequest, Completion, JobFilter, Nack
+from ultimate_jobs.types import CancelOutcome, Claim, ClaimRequest, Completion, Nack
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("own_registry")]
 

@@ -16,6 +16,7 @@ from ultimate_jobs.conf import DAY_MS, RetentionOptions
 from ultimate_jobs.drivers.postgres import PostgresDriver
 from ultimate_jobs.ids import FIRST_ID, LAST_ID, first_id_at
 from ultimate_jobs.models import Job, JobEvent, JobStep
+from ultimate_jobs.records import Pruned
 from ultimate_jobs.services.retention import (
     FIRST_LOOK,
     SLACK,
@@ -26,7 +27,6 @@ from ultimate_jobs.services.retention import (
     prune,
 )
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import Pruned
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

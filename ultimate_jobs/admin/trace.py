@@ -19,8 +19,8 @@ from ultimate_jobs.drivers.postgres.rows import job_record
 from ultimate_jobs.errors import JobRowStatusUnknown
 from ultimate_jobs.models import Job, JobEvent
 from ultimate_jobs.observe.plain import duration, many_lines, one_line
+from ultimate_jobs.records import QueueState, WorkerRecord
 from ultimate_jobs.services.explain import explain
-from ultimate_jobs.types import QueueState, WorkerRecord
 
 LONGEST_TEXT = 20_000
 LONGEST_FACT = 300

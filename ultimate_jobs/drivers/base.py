@@ -9,6 +9,16 @@ from uuid import UUID
 
 from ultimate_jobs.conf import RetentionOptions
 from ultimate_jobs.drivers.slots import Slots
+from ultimate_jobs.records import (
+    EventRecord,
+    JobFilter,
+    JobRecord,
+    Pruned,
+    QueueState,
+    QueueStats,
+    UnreadableJob,
+    WorkerRecord,
+)
 from ultimate_jobs.types import (
     CancelAnswer,
     Claim,
@@ -16,20 +26,12 @@ from ultimate_jobs.types import (
     Completion,
     EnqueueAnswer,
     EnqueueRequest,
-    EventRecord,
     HeartbeatAnswer,
-    JobFilter,
-    JobRecord,
     Nack,
     OnConflict,
-    Pruned,
-    QueueState,
-    QueueStats,
     Rescue,
     TenantScope,
-    UnreadableJob,
     WorkerCard,
-    WorkerRecord,
     WriteAnswer,
 )
 

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from ultimate_jobs.conf import RetentionOptions
-from ultimate_jobs.services.operators import Outcome, Overview, Page, Trace
-from ultimate_jobs.types import (
+from ultimate_jobs.records import (
     EventRecord,
     JobRecord,
     Pruned,
@@ -18,6 +17,7 @@ from ultimate_jobs.types import (
     UnreadableJob,
     WorkerRecord,
 )
+from ultimate_jobs.services.operators import Outcome, Overview, Page, Trace
 
 LISTED = (
     "id",

@@ -10,8 +10,7 @@ from typing import Any
 from ultimate_jobs.conf import RetentionOptions
 from ultimate_jobs.management.output import table
 from ultimate_jobs.observe.plain import duration, many_lines, one_line
-from ultimate_jobs.services.operators import Outcome, Overview, Page, Trace
-from ultimate_jobs.types import (
+from ultimate_jobs.records import (
     EventRecord,
     JobRecord,
     Pruned,
@@ -20,6 +19,7 @@ from ultimate_jobs.types import (
     UnreadableJob,
     WorkerRecord,
 )
+from ultimate_jobs.services.operators import Outcome, Overview, Page, Trace
 
 LONGEST_JSON = 4000
 _TOLD_APART = ("error_class", "message", "traceback")

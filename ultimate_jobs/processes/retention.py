@@ -13,6 +13,7 @@ from ultimate_jobs.drivers.base import Driver
 from ultimate_jobs.events import emit
 from ultimate_jobs.processes import connections
 from ultimate_jobs.processes.loops import Loop
+from ultimate_jobs.records import Pruned
 from ultimate_jobs.services.retention import (
     Frontier,
     Stretch,
@@ -21,7 +22,6 @@ from ultimate_jobs.services.retention import (
     pause_after,
     prune_batch,
 )
-from ultimate_jobs.types import Pruned
 
 DUTY = "ultimate_jobs.retention"
 # Whoever takes this one walks the whole table. Nobody gives it back, so it is taken once a day.

@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from ultimate_jobs import conf
 from ultimate_jobs.drivers.base import Driver

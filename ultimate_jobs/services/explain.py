@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from ultimate_jobs.records import JobRecord, QueueState, WorkerRecord
 from ultimate_jobs.services.obstacles import FullLimit, Obstacles
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import JobRecord, QueueState, WorkerRecord
 
 # So many holders of a limit are named.
 MOST_NAMED = 5

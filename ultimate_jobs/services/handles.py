@@ -20,9 +20,10 @@ from ultimate_jobs.errors import (
     ResultInTransaction,
     ResultTimeout,
 )
+from ultimate_jobs.records import JobRecord
 from ultimate_jobs.services.placement import open_connections
 from ultimate_jobs.states import FINAL, JobState
-from ultimate_jobs.types import ANY_TENANT, EnqueueAnswer, JobRecord
+from ultimate_jobs.types import ANY_TENANT, EnqueueAnswer
 
 POLL_SECONDS = 0.05
 

@@ -17,6 +17,7 @@ from ultimate_jobs.hooks.middleware import around_enqueue
 from ultimate_jobs.identity import check_text
 from ultimate_jobs.ids import new_id
 from ultimate_jobs.limits import serial_key
+from ultimate_jobs.records import JobRecord
 from ultimate_jobs.registry import JobDefinition
 from ultimate_jobs.services import wakeups
 from ultimate_jobs.services.context import current_context
@@ -31,7 +32,6 @@ from ultimate_jobs.types import (
     CancelOutcome,
     EnqueueAnswer,
     EnqueueRequest,
-    JobRecord,
     OnConflict,
     TenantScope,
 )

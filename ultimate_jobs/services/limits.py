@@ -10,9 +10,10 @@ from typing import Any
 from ultimate_jobs import conf
 from ultimate_jobs.errors import UltimateJobsError
 from ultimate_jobs.limits import Scope, queue_scope
+from ultimate_jobs.records import JobRecord
 from ultimate_jobs.registry import JobDefinition, find_job
 from ultimate_jobs.slots import Candidate, Peek, SlotNeed
-from ultimate_jobs.types import Claim, JobRecord
+from ultimate_jobs.types import Claim
 
 Limited = Candidate | Claim | JobRecord
 NO_LANES: Mapping[tuple[str, ...] | None, str] = MappingProxyType({})

@@ -9,9 +9,9 @@ from uuid import UUID
 from ultimate_jobs.drivers.base import Driver
 from ultimate_jobs.errors import JobUnknown
 from ultimate_jobs.limits import Scope
+from ultimate_jobs.records import JobRecord
 from ultimate_jobs.services.limits import need_of
 from ultimate_jobs.slots import SlotHolder
-from ultimate_jobs.types import JobRecord
 
 
 @dataclass(frozen=True, slots=True)

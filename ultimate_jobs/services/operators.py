@@ -19,13 +19,7 @@ from ultimate_jobs.errors import (
     UltimateJobsError,
 )
 from ultimate_jobs.ids import new_id
-from ultimate_jobs.services import wakeups
-from ultimate_jobs.services.explain import NOTHING, explain
-from ultimate_jobs.services.obstacles import obstacles
-from ultimate_jobs.states import LIVE, WAITING, JobState
-from ultimate_jobs.types import (
-    ANY_TENANT,
-    CancelOutcome,
+from ultimate_jobs.records import (
     EventRecord,
     JobFilter,
     JobRecord,
@@ -34,6 +28,11 @@ from ultimate_jobs.types import (
     UnreadableJob,
     WorkerRecord,
 )
+from ultimate_jobs.services import wakeups
+from ultimate_jobs.services.explain import NOTHING, explain
+from ultimate_jobs.services.obstacles import obstacles
+from ultimate_jobs.states import LIVE, WAITING, JobState
+from ultimate_jobs.types import ANY_TENANT, CancelOutcome
 
 
 @dataclass(frozen=True, slots=True)

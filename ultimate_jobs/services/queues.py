@@ -6,9 +6,9 @@ from ultimate_jobs.drivers import current_driver
 from ultimate_jobs.drivers.base import Driver
 from ultimate_jobs.events import emit
 from ultimate_jobs.identity import check_text
+from ultimate_jobs.records import QueueState
 from ultimate_jobs.registry import declared_jobs
 from ultimate_jobs.services import wakeups
-from ultimate_jobs.types import QueueState
 
 
 def pause_queue(queue: str, *, by: str = "app") -> QueueState:

@@ -12,7 +12,7 @@ from ultimate_jobs import conf
 from ultimate_jobs.conf import RetentionOptions
 from ultimate_jobs.drivers.base import Driver
 from ultimate_jobs.ids import FIRST_ID, LAST_ID, first_id_at
-from ultimate_jobs.types import Pruned
+from ultimate_jobs.records import Pruned
 
 # How many rows one statement looks at; it removes no more than these.
 BATCH = 1000

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ultimate_jobs import ANY_TENANT, get
 from ultimate_jobs.drivers import current_driver
-from ultimate_jobs.types import EventRecord, JobRecord
+from ultimate_jobs.records import EventRecord, JobRecord
 
 
 def trace_lines(job_id: str) -> Iterator[str]:

@@ -11,15 +11,9 @@ from ultimate_jobs.clock import to_datetime
 from ultimate_jobs.drivers.memory.rows import Row, record_of
 from ultimate_jobs.drivers.memory.store import Store
 from ultimate_jobs.errors import JobDuplicate, JobNotFound, JobStateRefused
+from ultimate_jobs.records import EventRecord, JobFilter, JobRecord, QueueStats, UnreadableJob
 from ultimate_jobs.states import LIVE, RETRYABLE, WAITING, JobState
-from ultimate_jobs.types import (
-    EventRecord,
-    JobFilter,
-    JobRecord,
-    QueueStats,
-    TenantScope,
-    UnreadableJob,
-)
+from ultimate_jobs.types import TenantScope
 
 
 class MemoryIntrospection:

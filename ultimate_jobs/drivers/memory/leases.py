@@ -7,8 +7,9 @@ from uuid import UUID
 from ultimate_jobs.drivers.memory.rows import Lease, Row, worker_of
 from ultimate_jobs.drivers.memory.store import Store
 from ultimate_jobs.errors import WorkerGone
+from ultimate_jobs.records import WorkerRecord
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import HeartbeatAnswer, Rescue, WorkerCard, WorkerRecord
+from ultimate_jobs.types import HeartbeatAnswer, Rescue, WorkerCard
 
 LONGEST_RESCUE_DELAY_MS = 60_000
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from ultimate_jobs.clock import to_datetime
 from ultimate_jobs.drivers.memory.rows import Row
 from ultimate_jobs.drivers.memory.store import Store
+from ultimate_jobs.records import QueueState
 from ultimate_jobs.states import WAITING, JobState
-from ultimate_jobs.types import EnqueueRequest, QueueState
+from ultimate_jobs.types import EnqueueRequest
 
 
 class MemoryQueues:

@@ -9,8 +9,8 @@ from ultimate_jobs.clock import to_epoch_ms
 from ultimate_jobs.conf import RETENTION_FLOOR_MS, RetentionOptions
 from ultimate_jobs.drivers.memory.rows import Row
 from ultimate_jobs.drivers.memory.store import Store
+from ultimate_jobs.records import Pruned
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import Pruned
 
 
 class MemoryRetention:

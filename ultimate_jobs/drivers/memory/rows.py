@@ -7,16 +7,9 @@ from datetime import datetime
 from uuid import UUID
 
 from ultimate_jobs.clock import to_datetime
+from ultimate_jobs.records import JobRecord, WorkerRecord
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import (
-    ANY_TENANT,
-    Claim,
-    EnqueueRequest,
-    JobRecord,
-    TenantScope,
-    WorkerCard,
-    WorkerRecord,
-)
+from ultimate_jobs.types import ANY_TENANT, Claim, EnqueueRequest, TenantScope, WorkerCard
 
 Triple = tuple[str, str, str]
 

@@ -12,8 +12,9 @@ from uuid import UUID
 from ultimate_jobs import conf
 from ultimate_jobs.clock import Clock, to_datetime
 from ultimate_jobs.drivers.memory.rows import Lease, Row, SlotRow, Triple, row_of
+from ultimate_jobs.records import EventRecord
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import EnqueueRequest, EventRecord
+from ultimate_jobs.types import EnqueueRequest
 
 
 class Store:

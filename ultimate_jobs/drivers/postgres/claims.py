@@ -58,6 +58,7 @@ class PostgresClaimer:
         self._rest = 0.0
         self._put_off = False
         self._turn = 0
+        self._takes = 0
 
     def claim(self, worker: UUID, limit: int) -> list[Claim]:
         """Take at most ``limit`` due jobs.
@@ -67,6 +68,7 @@ class PostgresClaimer:
         if limit < 1 or not self._names or self._queues == ():
             return []
         rows: list[Row] = []
+        self._takes = 0
         surveyed = self._must_survey()
         if surveyed:
             self._survey()
@@ -77,7 +79,8 @@ class PostgresClaimer:
             self._survey()
             self._put_off = False
             self._fill(rows, worker, limit, just_surveyed=True)
-        return [_claim(worker, row) for row in _in_turn(rows)]
+        in_turn = rows if self._takes == 1 and len(self._heads) == 1 else _in_turn(rows)
+        return [_claim(worker, row) for row in in_turn]
 
     def rehearse(self, worker: UUID) -> None:
         """Send every statement of a claim once, over no head."""
@@ -124,8 +127,8 @@ class PostgresClaimer:
             asked, last = self._spread(shares)
             if asked:
                 taken = self._take(worker, asked, wanted)
-                rows += taken
                 self._note(asked, taken, wanted, empty)
+                rows += taken
             empty |= last
 
     def _spread(self, shares: Sequence[Share]) -> tuple[list[tuple[Head, int]], set[Line]]:
@@ -172,8 +175,12 @@ class PostgresClaimer:
     def _note(
         self, asked: Sequence[tuple[Head, int]], taken: list[Row], wanted: int, empty: set[Line]
     ) -> None:
-        """Move the heads that gave something, and tell those apart that have no more."""
+        """Move the heads that gave something, and tell those apart that have no more.
+
+        Leaves what was taken sorted by age.
+        """
         self._turn += 1
+        self._takes += 1
         now = self._clock()
         taken.sort(key=_age)
         if len(asked) == 1 and not asked[0][0].waiting:
@@ -249,21 +256,5 @@ def _in_turn(rows: list[Row]) -> list[Row]:
 
 
 def _claim(worker: UUID, row: Row) -> Claim:
-    return Claim(
-        id=row[ID],
-        run_id=row[1],
-        name=row[2],
-        queue=row[QUEUE],
-        tenant=row[TENANT],
-        key=row[5],
-        payload=row[6],
-        worker=worker,
-        token=row[7],
-        attempt=row[8],
-        max_attempts=row[9],
-        lost_leases=row[10],
-        retry_count=row[11],
-        priority=row[PRIORITY],
-        due_at=row[DUE_AT],
-        traceparent=row[14],
-    )
+    # By place: the statement returns the columns in the order of the fields, and RUN_AT last.
+    return Claim(*row[:7], worker, *row[7:RUN_AT])

@@ -75,6 +75,9 @@ class Heads:
         self._heads: dict[Line, Head] = {}
         self.remembered: frozenset[Line] = frozenset()
 
+    def __len__(self) -> int:
+        return len(self._heads)
+
     def survey(self, rows: Iterable[tuple[Any, ...]], *, now: float) -> None:
         """Take over what a survey found: each line begins again at its first due job."""
         found = [

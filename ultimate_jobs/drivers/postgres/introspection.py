@@ -23,16 +23,9 @@ from ultimate_jobs.drivers.postgres.statements import Statements, schema_errors,
 from ultimate_jobs.errors import JobDuplicate, JobNotFound, JobStateRefused
 from ultimate_jobs.models import Job, JobEvent
 from ultimate_jobs.models.job import LIVE_KEY_INDEX
+from ultimate_jobs.records import EventRecord, JobFilter, JobRecord, QueueStats, UnreadableJob
 from ultimate_jobs.states import RETRYABLE, JobState
-from ultimate_jobs.types import (
-    ANY_TENANT,
-    EventRecord,
-    JobFilter,
-    JobRecord,
-    QueueStats,
-    TenantScope,
-    UnreadableJob,
-)
+from ultimate_jobs.types import ANY_TENANT, TenantScope
 
 COUNT_CAP = 10_000
 

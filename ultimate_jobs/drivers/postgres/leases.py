@@ -11,7 +11,8 @@ from django.db.utils import DatabaseError
 
 from ultimate_jobs.drivers.postgres.rows import job_state
 from ultimate_jobs.drivers.postgres.statements import Statements
-from ultimate_jobs.types import Rescue, WorkerCard, WorkerRecord
+from ultimate_jobs.records import WorkerRecord
+from ultimate_jobs.types import Rescue, WorkerCard
 
 logger = logging.getLogger("ultimate_jobs.leases")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ultimate_jobs.drivers.postgres.statements import Statements
-from ultimate_jobs.types import EnqueueRequest, QueueState
+from ultimate_jobs.records import QueueState
+from ultimate_jobs.types import EnqueueRequest
 
 
 class PostgresQueues:

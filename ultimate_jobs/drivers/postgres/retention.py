@@ -6,7 +6,7 @@ from uuid import UUID
 
 from ultimate_jobs.conf import RetentionOptions
 from ultimate_jobs.drivers.postgres.statements import Statements
-from ultimate_jobs.types import Pruned
+from ultimate_jobs.records import Pruned
 
 
 class PostgresRetention:

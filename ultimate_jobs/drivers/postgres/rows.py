@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 from ultimate_jobs.errors import JobRowStatusUnknown
 from ultimate_jobs.models import BackfillPass, JobEvent, JobStep
+from ultimate_jobs.records import BackfillRecord, EventRecord, JobRecord, StepRecord, UnreadableJob
 from ultimate_jobs.states import BackfillStatus, JobState, StepStatus
-from ultimate_jobs.types import BackfillRecord, EventRecord, JobRecord, StepRecord, UnreadableJob
 
 _Status = TypeVar("_Status", bound=StrEnum)
 

@@ -35,9 +35,9 @@ _PLACE = {"host", "hostaddr", "port", "service"}
 # Where a connection keeps what its open transaction has announced.
 _PENDING = "_ultimate_jobs_announcements"
 
-# Seconds. Who was told of a queue looks once more this much later (see the listener), so within them
-# nothing new need be said: a NOTIFY after each of a thousand commits a second is a third of their
-# cost.
+# Seconds. Who was told of a queue looks once more this much later (see the listener), so within
+# them nothing new need be said: a NOTIFY after each of a thousand commits a second is a third of
+# their cost.
 QUIET = 0.010
 
 # When this process last told of a queue, by alias and queue, on the monotonic clock.

@@ -21,11 +21,12 @@ from ultimate_jobs.management.output import (
     chosen_driver,
     operator_name,
 )
+from ultimate_jobs.records import JobFilter, QueueState
 from ultimate_jobs.registry import find_job
 from ultimate_jobs.services import operators, queues, retention
 from ultimate_jobs.services.operators import Outcome
 from ultimate_jobs.states import JobState
-from ultimate_jobs.types import ANY_TENANT, JobFilter, QueueState, TenantScope
+from ultimate_jobs.types import ANY_TENANT, TenantScope
 
 MOST_LISTED = 1000
 
