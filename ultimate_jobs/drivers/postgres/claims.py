@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from ultimate_jobs.drivers.postgres.heads import Head, Heads, Line, Share
-from ultimate_jobs.drivers.postgres.statements import Statements
+from ultimate_jobs.drivers.postgres.statements import Statements, texts
 from ultimate_jobs.types import Claim
 
 Row = tuple[Any, ...]
@@ -50,6 +50,7 @@ class PostgresClaimer:
         self._run = run
         self._queues = queues
         self._names = names
+        self._names_array = texts(names)
         self._without = frozenset(without)
         self._survey_every = survey_every
         self._clock = clock
@@ -106,7 +107,7 @@ class PostgresClaimer:
     def _survey(self) -> None:
         began = self._clock()
         queues = None if self._queues is None else list(self._queues)
-        rows = self._run.rows("claims.heads", queues=queues, names=list(self._names))
+        rows = self._run.rows("claims.heads", queues=queues, names=self._names_array)
         if self._without:
             rows = [row for row in rows if row[1] not in self._without]
         now = self._clock()
@@ -156,17 +157,30 @@ class PostgresClaimer:
             **_lines([head for head, _, _ in flat]),
             quotas=[quota for _, quota, _ in flat],
             parties=[party for _, _, party in flat],
-            names=list(self._names),
+            names=self._names_array,
             most=max((quota for _, quota, _ in flat), default=0),
         )
         return Counter({flat[position - 1][0].line: count for position, count in rows})
 
     def _take(self, worker: UUID, asked: Sequence[tuple[Head, int]], wanted: int) -> list[Row]:
+        if len(asked) == 1 and not asked[0][0].waiting:
+            head, quota = asked[0]
+            return self._run.rows(
+                "claims.claim_line",
+                queue=head.queue,
+                priority=head.priority,
+                tenant=head.tenant,
+                at=head.at,
+                id=head.id,
+                names=self._names_array,
+                wanted=min(quota, wanted),
+                worker=worker,
+            )
         return self._run.rows(
             "claims.claim",
             **_lines([head for head, _ in asked]),
             quotas=[quota for _, quota in asked],
-            names=list(self._names),
+            names=self._names_array,
             most=max((quota for _, quota in asked), default=0),
             wanted=wanted,
             worker=worker,

@@ -29,7 +29,9 @@ _MISSING = (
 
 # Planned once per connection where the site allows it (prepare_threshold): what is sent so often
 # that planning it counts, and has the same plan whatever its values are.
-_PREPARED = frozenset({"claims.claim", "endings.ack", "enqueue.one", "wakeups.notify"})
+_PREPARED = frozenset(
+    {"claims.claim", "claims.claim_line", "endings.ack", "enqueue.one", "wakeups.notify"}
+)
 
 
 class _Cursor(psycopg.Cursor[tuple[Any, ...]]):
