@@ -104,7 +104,7 @@ def test_bodies_beyond_the_size_wait_in_line(own_registry: None) -> None:
     eventually(lambda: len(stage.crew.running()) == 2, what="two bodies")
 
     assert len(stage.crew.unstarted()) == 3
-    assert not stage.crew.has_room
+    assert stage.crew.room == 0
     taken = stage.crew.take_unstarted()
     open_gate()
 

@@ -37,6 +37,7 @@ class Census:
 
     Attributes:
         nimble: threads that are idle or not long busy.
+        aside: async bodies that have not begun, which wait for no thread.
         waited: seconds that the oldest unstarted claim has waited.
     """
 
@@ -45,10 +46,11 @@ class Census:
     idle: int
     nimble: int
     waited: float
+    aside: int = 0
 
     @property
     def in_flight(self) -> int:
-        return self.unstarted + self.running
+        return self.unstarted + self.running + self.aside
 
 
 class Aside(Protocol):
@@ -168,11 +170,12 @@ class Crew:
             stuck = sum(now - run.started > long_busy for run in self._running.values())
             waited = now - self._unstarted[0].received if self._unstarted else 0.0
             return Census(
-                unstarted=len(self._unstarted) + elsewhere[0],
+                unstarted=len(self._unstarted),
                 running=running + elsewhere[1],
                 idle=self.size - running,
                 nimble=self.size - stuck,
                 waited=waited,
+                aside=elsewhere[0],
             )
 
     def call_when_room(self, at_most: int) -> None:

@@ -163,10 +163,10 @@ class AsyncCrew:
             return [run.claim for run in self._unstarted]
 
     @property
-    def has_room(self) -> bool:
-        """Whether one more body would begin at once."""
+    def room(self) -> int:
+        """How many more bodies would begin at once."""
         with self._lock:
-            return len(self._unstarted) + len(self._running) < self.size
+            return max(0, self.size - len(self._unstarted) - len(self._running))
 
     def _call(self, call: Callable[[], None]) -> None:
         # A loop that has ended has nothing left to do.

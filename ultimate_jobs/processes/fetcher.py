@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
-from ultimate_jobs.drivers.base import Driver
+from ultimate_jobs.drivers.base import Claimer, Driver
 from ultimate_jobs.events import emit
 from ultimate_jobs.processes.acknowledger import Acknowledger
 from ultimate_jobs.processes.crew import Census, Crew
 from ultimate_jobs.processes.durations import prefetch
+from ultimate_jobs.processes.event_loop import AsyncCrew
 from ultimate_jobs.processes.leases import LeaseKeeper
 from ultimate_jobs.processes.outcomes import Outcome
 from ultimate_jobs.processes.slots import SHED_MS, SlotKeeper
@@ -41,6 +42,8 @@ class Fetcher:
         poll: seconds between looks at a queue that had nothing more.
         worth: seconds of work that may wait unstarted.
         slots: claims what is limited, and holds the slots of it; by default nothing is.
+        aside: runs the jobs of ``async_names``, which take no thread: they are claimed apart, so
+            that neither kind waits for the other's room.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class Fetcher:
         poll: float,
         worth: float,
         slots: SlotKeeper | None = None,
+        aside: AsyncCrew | None = None,
+        async_names: tuple[str, ...] = (),
     ) -> None:
         self._driver = driver
         self._keeper = keeper
@@ -63,12 +68,20 @@ class Fetcher:
         self._acknowledger = acknowledger
         self._slots = SlotKeeper(driver) if slots is None else slots
         limits, apart = self._slots.limits, self._slots.avoids and bool(self._slots.limits)
-        self._claimer = driver.claimer(
-            queues=queues,
-            names=limits.unlimited if apart else names,
-            without=limits.queues if apart else (),
-            survey_every=poll,
-        )
+        here = [name for name in (limits.unlimited if apart else names) if name not in async_names]
+        there = [name for name in (limits.unlimited if apart else names) if name in async_names]
+
+        def claimer(these: list[str]) -> Claimer:
+            return driver.claimer(
+                queues=queues,
+                names=tuple(these),
+                without=limits.queues if apart else (),
+                survey_every=poll,
+            )
+
+        self._claimer = claimer(here)
+        self._aside = aside
+        self._async_claimer = claimer(there) if there else None
         self._claims_limited = apart
         self._limited_first = False
         # Whether there was room for limited jobs, and it was too soon to look.
@@ -100,6 +113,7 @@ class Fetcher:
         # They take turns, so that neither kind gets every thread that comes free.
         self._limited_first = self._slots.has_freed or not self._limited_first
         limited = self._claim_limited(census) if self._limited_first else None
+        asynchronous = self._claim_async()
         if limited:
             census = self._crew.census(long_busy=self._worth)
         hold = self._hold(census)
@@ -109,12 +123,14 @@ class Fetcher:
                 self._claim_limited(census)
             self._crew.call_when_room(hold // 2 if hold else NONE)
             return self._pause()
-        claims = self._claim(limit)
+        claims = self._claim(self._claimer, limit)
         self._floor = min(one.priority for one in claims) if len(claims) == limit else None
         if not self._limited_first:
             limited = self._claim_limited(self._crew.census(long_busy=self._worth))
         self.polls += 1
-        self.found_nothing = was_quiet and not claims and self._nothing_limited(limited)
+        self.found_nothing = (
+            was_quiet and not claims and not asynchronous and self._nothing_limited(limited)
+        )
         if len(claims) == limit:
             return 0.0
         # An empty queue is looked at again after the pause, not whenever a thread is free.
@@ -174,7 +190,10 @@ class Fetcher:
 
     def _pause(self) -> float:
         # Whoever woke this worker may have spoken of what was not looked at.
-        owed_in = self._claimer.owed_in
+        owed = [self._claimer.owed_in]
+        if self._async_claimer is not None:
+            owed.append(self._async_claimer.owed_in)
+        owed_in = min((one for one in owed if one is not None), default=None)
         poll = self._poll if owed_in is None else min(self._poll, max(LEAST_PAUSE, owed_in))
         if self._slots.has_shed:
             return min(poll, SHED_MS / 1000)
@@ -189,9 +208,20 @@ class Fetcher:
             and unwritten.pending_size <= MAX_PENDING_SIZE
         )
 
-    def _claim(self, limit: int) -> list[Claim]:
+    def _claim_async(self) -> int:
+        """Claim as many async jobs as begin at once; return how many came."""
+        claimed = 0
+        while self._async_claimer is not None and self._aside is not None:
+            limit = min(self._batch, self._aside.room)
+            claims = self._claim(self._async_claimer, limit) if limit else []
+            claimed += len(claims)
+            if len(claims) < self._batch:
+                break
+        return claimed
+
+    def _claim(self, claimer: Claimer, limit: int) -> list[Claim]:
         def claim(worker: UUID) -> list[Claim]:
-            return self._claimer.claim(worker, limit)
+            return claimer.claim(worker, limit)
 
         if self._claims_limited or not self._slots.limits:
             return self._hand_over(claim)

@@ -11,7 +11,7 @@ from ultimate_jobs.processes.loops import PASSING, Loop
 # Seconds: how long a step waits at most, which is how long a stop may wait for it.
 PATIENCE = 0.2
 # After a word the next ones are gathered for so long, and then there is a second look: a process
-# that enqueues again soon after it told of a queue says nothing (QUIET in the driver, which is less).
+# that enqueues again soon after it told of a queue says nothing (QUIET in the driver is less).
 SETTLE = 0.015
 # Between two tries to find another way than through a pooler.
 LONG = 60.0

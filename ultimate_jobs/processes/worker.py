@@ -125,6 +125,8 @@ class Worker:
             crew=self._crew,
             acknowledger=self._acknowledger,
             slots=self._slots,
+            aside=self._async_crew,
+            async_names=tuple(name for name in self._names if find_job(name).is_async),
             names=self._names,
             queues=queues,
             batch=settings.claim_batch,

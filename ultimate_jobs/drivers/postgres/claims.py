@@ -271,4 +271,4 @@ def _in_turn(rows: list[Row]) -> list[Row]:
 
 def _claim(worker: UUID, row: Row) -> Claim:
     # By place: the statement returns the columns in the order of the fields, and RUN_AT last.
-    return Claim(*row[:7], worker, *row[7:RUN_AT])
+    return Claim._make((*row[:7], worker, *row[7:RUN_AT]))
