@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
@@ -63,6 +64,18 @@ def four_at_once(ctx: JobContext, label: str, seconds: float) -> list[float]:
     began = time.time()
     time.sleep(seconds)
     return [began, time.time()]
+
+
+@job(key="measured:{label}", name="tests.measured", concurrency=5)
+def measured(ctx: JobContext, label: str, seconds: float) -> None:
+    """Run with four others at most, and write down from when to when."""
+    # By this machine's clock: before the body has a connection, which takes a while to open.
+    began = datetime.now(UTC)
+    effect = Effect.objects.create(
+        job_id=ctx.job_id, label=label, attempt=ctx.attempt, pid=os.getpid(), started_at=began
+    )
+    time.sleep(seconds)
+    Effect.objects.filter(pk=effect.pk).update(finished_at=Now())
 
 
 @job(key="lane:{label}", name="tests.in_lane", serial="account:{account}")
@@ -136,6 +149,30 @@ def stubborn(ctx: JobContext, label: str) -> str:
             leave_effect(ctx, f"{label} swallowed")
             return "completed all the same"
         time.sleep(0.01)
+
+
+@job(key="gated_failure:{label}", name="tests.gated_failure", retry=Retry(attempts=1))
+def gated_failure(ctx: JobContext, label: str, gate: str) -> None:
+    """Fail once the gate is open."""
+    gated(ctx, label, gate)
+    raise ValueError(f"{label} fails")
+
+
+@job(key="swallows:{label}", name="tests.swallows")
+def swallows(ctx: JobContext, label: str, how: str, gate: str) -> int:
+    """Wait for a gate, swallow what interrupts the wait, and return as if nothing had been."""
+    if how == "except BaseException: pass":
+        try:
+            gated(ctx, label, gate, checks=True)
+        except BaseException:
+            leave_effect(ctx, f"{label} swallowed")
+        return os.getpid()
+    try:
+        gated(ctx, label, gate, checks=True)
+        label = f"{label} passed"
+    finally:
+        leave_effect(ctx, f"{label} swallowed")
+        return os.getpid()  # noqa: B012
 
 
 @job(key="poison:{label}", name="tests.poison", retry=Retry(attempts=3, backoff="fixed", delay=0))

@@ -80,7 +80,7 @@ def test_claims_in_a_row_look_at_everything_once(setting: Setting) -> None:
     assert taken == ids
     assert [name for name in setting.sent if name.startswith("claims.")] == [
         "claims.heads",
-        *["claims.claim"] * 3,
+        *["claims.claim_line"] * 3,
     ]
 
 
@@ -93,7 +93,7 @@ def test_claim_after_the_interval_looks_at_everything_anew(setting: Setting) -> 
 
     setting.claim(10)
 
-    assert setting.sent == ["claims.heads", "claims.claim"]
+    assert setting.sent == ["claims.heads", "claims.claim_line"]
 
 
 def _late_commit(setting: Setting) -> UUID:
@@ -202,7 +202,7 @@ def test_job_that_comes_to_a_queue_known_to_be_empty_is_claimed_without_a_survey
     setting.sent.clear()
 
     assert setting.claim(1) == fresh
-    assert setting.sent == ["claims.claim"]
+    assert setting.sent == ["claims.claim_line"]
 
 
 def test_claims_do_not_read_again_what_was_claimed_before(setting: Setting) -> None:

@@ -13,7 +13,7 @@ from django.db import connection, transaction
 
 from tests.app.jobs import note
 from tests.conftest import url_of
-from ultimate_jobs.drivers.postgres import PostgresDriver
+from ultimate_jobs.drivers.postgres import PostgresDriver, wakeups
 from ultimate_jobs.drivers.postgres.wakeups import PostgresSubscription
 from ultimate_jobs.errors import SettingInvalid
 
@@ -44,7 +44,9 @@ class Ear:
 
 
 @pytest.fixture
-def ear() -> Iterator[Ear]:
+def ear(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ear]:
+    # Of other tests this process told a moment ago.
+    monkeypatch.setattr(wakeups, "_told", {})
     opened = Ear(url_of("default"))
     yield opened
     opened.session.close()
@@ -72,6 +74,19 @@ def test_enqueue_by_itself_is_told_at_once(ear: Ear) -> None:
     note.enqueue(label="one")
 
     assert ear.heard() == ["default"]
+
+
+def test_enqueue_soon_after_another_is_not_told_again(
+    ear: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever heard the first word looks a second time by then; another queue has its own word."""
+    monkeypatch.setattr(wakeups, "QUIET", 60.0)
+
+    for number in range(5):
+        note.enqueue(label=f"{number}")
+    note.using(queue="other").enqueue(label="other")
+
+    assert ear.heard() == ["default", "other"]
 
 
 def test_thousand_enqueues_of_one_transaction_are_told_once_per_queue(ear: Ear) -> None:
@@ -135,8 +150,9 @@ def test_enqueue_after_a_rolled_back_savepoint_is_told(ear: Ear) -> None:
     assert ear.heard() == ["default"]
 
 
-def test_transaction_after_a_rollback_is_told(ear: Ear) -> None:
+def test_transaction_after_a_rollback_is_told(ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of it is left on the connection."""
+    monkeypatch.setattr(wakeups, "QUIET", 0.0)
     with abandoned():
         note.enqueue(label="undone")
     with transaction.atomic():

@@ -37,7 +37,8 @@ def test_few_jobs_beside_a_big_backlog_start_within_twice_their_own_time(
 
     assert database.count("ready") > backlog / 2
     print(f"alone: started in {alone:.3f} s; beside {backlog}: in {beside:.3f} s")
-    assert beside <= 2 * (alone + SECONDS) + 0.3
+    # Two seconds for a machine that is busy; in order of age it would be a minute.
+    assert beside <= 2 * (alone + SECONDS) + 2
 
 
 def _run_few(database: Database, prefix: str) -> float:

@@ -41,7 +41,7 @@ def break_index(request: pytest.FixtureRequest) -> None:
 
 def break_conflict_target(request: pytest.FixtureRequest) -> None:
     """Name a conflict target that leaves the tenant out."""
-    for name in ("enqueue_one", "enqueue_many"):
+    for name in ("one", "many"):
         replace(name, TARGET, "on conflict (name, idempotency_key)")
 
 
@@ -69,7 +69,7 @@ def break_memory_lookup(request: pytest.FixtureRequest) -> None:
 
 
 def replace(name: str, old: str, new: str) -> None:
-    statements = sql.statements("jobs")
+    statements = sql.statements("enqueue")
     assert old in statements[name], f"{name} is no longer spelled like this"
     statements[name] = statements[name].replace(old, new)
 

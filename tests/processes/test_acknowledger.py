@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -284,7 +283,7 @@ def test_pending_size_follows_what_is_held() -> None:
     """The bound on memory counts what is there, and forgets what was written."""
     acknowledger = an_acknowledger(ScriptedDriver())
     outcome = a_completion(payload="x" * 1000)
-    outcome = Outcome(outcome.claim, replace(outcome.write, result="y" * 500))  # type: ignore[type-var]
+    outcome = Outcome(outcome.claim, outcome.write._replace(result="y" * 500))
     acknowledger.add(outcome)
 
     held = acknowledger.pending_size

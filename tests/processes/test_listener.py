@@ -9,6 +9,7 @@ import pytest
 from django.db.utils import OperationalError
 
 from ultimate_jobs.drivers.memory import MemoryDriver
+from ultimate_jobs.drivers.postgres.wakeups import QUIET
 from ultimate_jobs.processes.listener import LONG, SETTLE, Listener
 
 Heard = list[tuple[str, dict[str, Any]]]
@@ -93,6 +94,20 @@ def test_word_of_a_served_queue_calls(heard: Heard) -> None:
     pause = stage.listener.step()
 
     assert (stage.calls, pause) == (2, SETTLE)
+
+
+def test_word_is_followed_by_a_second_look(heard: Heard) -> None:
+    """A process that enqueues again too soon to say so is heard by the first word it gave."""
+    stage = Stage(ScriptedSubscription(hears=[(), ("mail",)]), queues=("mail",))
+    stage.listener.step()
+    stage.listener.step()
+
+    stage.listener.step()
+    after_the_pause = stage.calls
+    stage.listener.step()
+
+    assert (after_the_pause, stage.calls) == (3, 3)
+    assert SETTLE > QUIET
 
 
 def test_word_of_another_queue_calls_nobody() -> None:

@@ -47,12 +47,15 @@ cross join (
 
 -- name: held
 -- Which of these keys a live job holds, by the unique index of live keys: such an enqueue adds
--- nothing to the queue.
+-- nothing to the queue. Lateral and with a limit: a semi-join may read the whole index per key where
+-- there are no statistics.
 select d.place
 from unnest(%(names)s::text[], %(tenants)s::text[], %(keys)s::text[])
     with ordinality as d(name, tenant, key, place)
-where exists (
+cross join lateral (
     select from x_jobs j
     where j.name = d.name and coalesce(j.tenant_id, '') = d.tenant
         and j.idempotency_key = d.key
-        and j.state in ('ready', 'delayed', 'running', 'suspended'));
+        and j.state in ('ready', 'delayed', 'running', 'suspended')
+    limit 1
+) held;
