@@ -141,9 +141,9 @@ def _declare_job_of(module: str) -> None:
     ("pool", "warned"),
     [
         (True, True),
-        ({"max_size": 11}, True),
+        ({"max_size": 12}, True),
         ({"min_size": 2}, True),
-        ({"max_size": 12}, False),
+        ({"max_size": 13}, False),
         (False, False),
         (None, False),
     ],
@@ -156,7 +156,7 @@ def test_check_of_a_pool_counts_what_a_worker_needs(monkeypatch, pool, warned: b
 
     assert ("W002" in messages) is warned
     if warned:
-        assert '"max_size": 12' in messages["W002"].hint
+        assert '"max_size": 13' in messages["W002"].hint
 
 
 def test_wrong_setting_is_told_by_a_real_process_without_traceback(tmp_path) -> None:

@@ -26,8 +26,9 @@ from ultimate_jobs.errors import (
 
 TAG = "ultimate_jobs"
 
-# Beside its threads a worker's process has connections for claims, acks, heartbeats and rescues.
-CONNECTIONS_BESIDE_THREADS = 4
+# Beside its threads a worker's process has connections for claims, acks, heartbeats, rescues and
+# retention; the one that listens is not of Django's pool.
+CONNECTIONS_BESIDE_THREADS = 5
 # What Django's pool holds where its size is not given.
 DEFAULT_POOL_SIZE = 4
 OLDEST_SERVER = 140_000
