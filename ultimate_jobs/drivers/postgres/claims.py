@@ -129,6 +129,7 @@ class PostgresClaimer:
             if asked:
                 taken = self._take(worker, asked, wanted)
                 self._note(asked, taken, wanted, empty)
+                self._heads.pass_turns(self._turn)
                 rows += taken
             empty |= last
 
