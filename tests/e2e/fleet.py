@@ -25,9 +25,13 @@ HIT = """
     select count(*), count(*) filter (where exists (
         select from testapp_effect e where e.job_id = j.id and e.pid = %s))
     from x_jobs j where j.worker = %s::uuid and j.state = 'running'"""
-VALID_SLOTS = """
-    select clock_timestamp(), count(*) from x_job_leases
-    where kind = 'slot' and expires_at > x_now()"""
+# How many slots are valid, and whether a limited job is due, and anybody there to take one for it.
+SLOTS = """
+    select count(*), exists (
+        select from x_job_leases where kind = 'worker' and expires_at > x_now()
+    ) and exists (
+        select from x_jobs where name = %s and state in ('ready', 'delayed') and run_at <= x_now())
+    from x_job_leases where kind = 'slot' and expires_at > x_now()"""
 
 
 class Fleet:
@@ -95,15 +99,15 @@ class Fleet:
 
 
 @contextmanager
-def sampled_slots(url: str) -> Iterator[list[tuple[datetime, int]]]:
+def sampled_slots(url: str, name: str) -> Iterator[list[tuple[int, bool]]]:
     """Count the valid slots all the time, over a connection of their own."""
-    samples: list[tuple[datetime, int]] = []
+    samples: list[tuple[int, bool]] = []
     ended = threading.Event()
 
     def sample() -> None:
         with psycopg.connect(url, autocommit=True) as own:
             while not ended.wait(0.01):
-                samples.extend(own.execute(VALID_SLOTS).fetchall())
+                samples.extend(own.execute(SLOTS, [name]).fetchall())
 
     thread = threading.Thread(target=sample)
     thread.start()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from tests.e2e.processes import Database, eventually, fact, manage
 from ultimate_jobs import ANY_TENANT, cancel
 
 LIMIT = 5
+LAST_FEW = 50
 BODY_SECONDS = 0.2
 LATE_ACKS = {"ACK_INTERVAL": 60}
 FORMS = ("except BaseException: pass", "finally: return")
@@ -46,8 +46,6 @@ COUNT_NO_MORE = """
 UNFINISHED = (
     "select count(*) from x_jobs where state in ('ready', 'delayed', 'running', 'suspended')"
 )
-# From when to when limited work waited: the first start of a body to the last.
-WAITED = "select min(started_at), max(started_at) from testapp_effect where label like %s"
 # At each start of a body, how many were between start and end; the killed ended when they died.
 MOST_AT_ONCE = """
     with body as materialized (
@@ -91,10 +89,12 @@ def kill_until_done(database: Database, fleet: Fleet, *, within: float) -> list[
     """One kill a second until every job is completed; return those that hit claims."""
     hits: list[Any] = []
     until = time.monotonic() + within
-    next_kill = time.monotonic() + 1
+    eventually(lambda: database.count("completed") > 0, what="workers at work")
+    next_kill = time.monotonic()
     while left := database.value(UNFINISHED):
         assert time.monotonic() < until, f"{left} jobs left"
-        if time.monotonic() > next_kill:
+        # Each loss puts a job off for longer: the last few would be killed on and on.
+        if left > LAST_FEW and time.monotonic() > next_kill:
             what, running, begun = fleet.kill_one()
             print(f"kill {what}: {running} claims, {begun} of them begun; {left} jobs left")
             next_kill += 1
@@ -104,10 +104,10 @@ def kill_until_done(database: Database, fleet: Fleet, *, within: float) -> list[
     return hits
 
 
-def held_share(samples: list[tuple[datetime, int]], since: datetime, until: datetime) -> float:
-    """Return how much of the limit was held, by the living or the dead, while work waited."""
-    within = [count for at, count in samples if since <= at <= until]
-    return sum(within) / (LIMIT * len(within))
+def held_share(samples: list[tuple[int, bool]]) -> float:
+    """Return how much of the limit was held, by living or dead, while limited jobs were due."""
+    counts = [count for count, is_waiting in samples if is_waiting]
+    return sum(counts) / (LIMIT * len(counts))
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,9 @@ def test_random_worker_killed_every_second_loses_and_doubles_nothing(
     enqueue(plain, atomic, limited)
     fleet = Fleet(database, start_worker, seed=plain)
     try:
-        with sampled_slots(database.url) as samples:
+        with sampled_slots(database.url, "tests.measured") as samples:
             hits = kill_until_done(database, fleet, within=240)
-            since, until = database.rows(WAITED, "limited%")[0]
-            held = held_share(samples, since, until)
+            held = held_share(samples)
             if afterwards:
                 use_the_limit(database, afterwards)
         codes = fleet.stop()
@@ -155,7 +154,7 @@ def test_random_worker_killed_every_second_loses_and_doubles_nothing(
     print(f"{len(fleet.died_at)} workers killed, {len(hits)} with claims in hand")
     print(f"{total} jobs: {database.count('completed')} completed, {lost} claims lost")
     print(f"bodies run again: {again}; atomic effects {database.effects('atomic%')} of {atomic}")
-    print(f"valid slots at most {max(count for _, count in samples)} in {len(samples)} samples")
+    print(f"valid slots at most {max(count for count, _ in samples)} in {len(samples)} samples")
     print(f"bodies at once at most {at_once} of {LIMIT}; held while work waited: {held:.1%}")
     assert len(hits) > 0
     assert fleet.leases_lost == 0
@@ -171,10 +170,11 @@ def test_random_worker_killed_every_second_loses_and_doubles_nothing(
     assert sum(again.values()) <= lost
     assert database.value("select max(attempt) from x_jobs") == 1
     assert len(samples) > 50
-    assert max(count for _, count in samples) == LIMIT
+    assert max(count for count, _ in samples) == LIMIT
     assert (at_once, endless) == (LIMIT, 0)
     if afterwards:
-        assert held >= 0.9
+        # Less than what bodies are held to: there are moments at which everybody is starting.
+        assert held >= 0.75
         used, seconds = database.rows(USED, LIMIT)[0]
         print(f"used by bodies where nobody dies: {used:.1%} of {LIMIT} over {seconds:.1f} s")
         assert used >= 0.9

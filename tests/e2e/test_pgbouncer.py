@@ -111,6 +111,7 @@ def test_dropped_server_connections_lose_nothing(
 
     eventually(lambda: database.count("completed") == count, within=120, what="all jobs")
 
+    print(f"sessions ended: {dropped}; {database.count('completed')} of {count} completed")
     assert min(dropped) > 0
     assert database.value("select count(distinct label) from testapp_effect") == count
     assert database.value("select count(*) from x_jobs where state <> 'completed'") == 0

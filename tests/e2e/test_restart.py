@@ -112,4 +112,6 @@ def test_immediate_restarts_under_load_lose_nothing(
     assert not worker.log_lines("jobs.worker.lease_lost")
     assert database.count("completed") == count
     assert database.value("select max(lost_leases) from x_jobs") == 0
+    retried = database.value("select count(*) from x_jobs where attempt > 1")
+    print(f"{count} of {count} completed, {retried} of them retried, 0 claims lost")
     assert database.value("select count(distinct job_id) from testapp_effect") == count
