@@ -27,6 +27,8 @@ from ultimate_jobs import ANY_TENANT, cancel
 LIMIT = 5
 LAST_FEW = 50
 BODY_SECONDS = 0.2
+# Longer, so that a machine that is busy for a moment does not decide what is measured.
+MEASURED_SECONDS = 0.4
 LATE_ACKS = {"ACK_INTERVAL": 60}
 FORMS = ("except BaseException: pass", "finally: return")
 
@@ -114,7 +116,7 @@ def held_share(samples: list[tuple[int, bool]]) -> float:
     ("plain", "atomic", "limited", "afterwards"),
     [
         pytest.param(400, 200, 40, 0, id="short"),
-        pytest.param(16_300, 3_400, 300, 250, id="20000", marks=pytest.mark.stress),
+        pytest.param(16_300, 3_400, 300, 150, id="20000", marks=pytest.mark.stress),
     ],
 )
 def test_random_worker_killed_every_second_loses_and_doubles_nothing(
@@ -187,7 +189,7 @@ def use_the_limit(database: Database, count: int) -> None:
     # Its children wait ever longer to be replaced, and a start takes the processor from the others.
     eventually(lambda: len(database.rows(LIVING)) == 4, within=60, what="all four workers")
     measured.enqueue_many(
-        [{"label": f"limited use {n:05}", "seconds": BODY_SECONDS} for n in range(count)]
+        [{"label": f"limited use {n:05}", "seconds": MEASURED_SECONDS} for n in range(count)]
     )
     eventually(lambda: database.value(UNFINISHED) == 0, within=90, what="the limited jobs")
 
