@@ -64,8 +64,18 @@ def names(limits: JobLimits, **given: Any) -> list[str]:
 )
 def test_limiter_that_cannot_hold_is_refused(arguments: dict[str, Any]) -> None:
     """What limits nothing, or by no number, is told where it is written."""
-    with pytest.raises(LimiterInvalid):
+    with pytest.raises(LimiterInvalid) as caught:
         Limiter("smtp", **arguments)
+
+    fixed = eval(caught.value.fix.removeprefix("write it as "))  # noqa: S307 - our own text
+    assert fixed.name == "smtp"
+
+
+@pytest.mark.parametrize("name", [5, "", "a\x00", "x" * 256])
+def test_limiter_with_a_name_that_is_none_is_told_so(name: Any) -> None:
+    """The limiter is what is refused, and no job of that name."""
+    with pytest.raises(LimiterInvalid, match="a limiter cannot be called so: the name "):
+        Limiter(name, global_=1)
 
 
 def test_limiter_is_frozen() -> None:
@@ -270,4 +280,35 @@ def test_lane_that_cannot_be_stored_is_refused_at_the_enqueue(lane: str) -> None
     driver.close()
 
     assert "the serial " in caught.value.cause
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (lambda n: 1 / (n - 1), "cannot be computed from these inputs (ZeroDivisionError)"),
+        (lambda n: n, "is int, not str"),
+        ("{n:>s}", "cannot be computed from these inputs"),
+    ],
+)
+@pytest.mark.parametrize("counts", [{"per_key": 1}, {"rate": 1, "period": 1}])
+def test_limiter_key_that_cannot_be_computed_is_refused_at_the_enqueue(
+    key: Any, said: str, counts: dict[str, Any]
+) -> None:
+    """Such jobs would all share one key, and nobody would see why they wait."""
+    driver = MemoryDriver()
+    use_driver(driver)
+
+    @job(key="{n}", limits=[Limiter("smtp", key=key, **counts)])
+    def limited(ctx: JobContext, n: int) -> None: ...
+
+    try:
+        with pytest.raises(JobKeyInvalid) as caught:
+            limited.enqueue_many([{"n": 1}])
+    finally:
+        use_driver(None)
+    found = driver.introspection.find(JobFilter(), limit=10)
+    driver.close()
+
+    assert f'the key of limiter "smtp" {said}' in caught.value.cause
     assert found == []

@@ -10,7 +10,12 @@ from typing import Any
 from urllib.parse import quote
 
 from ultimate_jobs.conf import MOST_CONCURRENCY
-from ultimate_jobs.errors import JobOptionInvalid, LimiterInvalid
+from ultimate_jobs.errors import (
+    JobKeyInvalid,
+    JobOptionInvalid,
+    LimiterInvalid,
+    UltimateJobsError,
+)
 from ultimate_jobs.identity import KeyFunction, check_text, key_function
 
 LONGEST_PERIOD = 86_400 * 365
@@ -18,6 +23,8 @@ LONGEST_PERIOD = 86_400 * 365
 LONGEST_PART = 250
 # What no encoded key can be: the key of inputs from which none can be computed.
 NO_KEY = "?"
+RATE_SAMPLE = "rate=10, period=60"
+KEY_SAMPLE = 'per_key=1, key="{...}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +60,17 @@ class Limiter:
 
     def __post_init__(self) -> None:
         if self.name is not None:
-            check_text(str(self.name), "name", self.name)
+            self._check_name()
         for option in ("global_", "per_tenant", "per_key", "rate"):
             self._check_count(option)
         if (self.rate is None) is not (self.period is None):
-            raise self._refused("has one of rate and period, which belong together", "rate=10")
+            raise self._refused("has one of rate and period, which belong together", RATE_SAMPLE)
         if self.period is not None:
             self._check_period()
         if self.per_key is not None and self.key is None:
-            raise self._refused("has per_key and no key", 'per_key=1, key="{...}"')
+            raise self._refused("has per_key and no key", KEY_SAMPLE)
         if self.key is not None and self.per_key is None and self.rate is None:
-            raise self._refused("has a key that nothing counts by", 'per_key=1, key="{...}"')
+            raise self._refused("has a key that nothing counts by", KEY_SAMPLE)
         if self.global_ is self.per_tenant is self.per_key is self.rate is None:
             raise self._refused("limits nothing", "global_=1")
 
@@ -102,6 +109,14 @@ class Limiter:
         prefix = f"job-limiter:{encoded(job)}" + (f":{nth}" if nth > 1 else "")
         return BoundLimiter(replace(self, name=job), key_for, prefix=prefix)
 
+    def _check_name(self) -> None:
+        try:
+            check_text(None, "name", self.name)
+        except JobKeyInvalid as error:
+            problem = f"cannot be called so: {error.cause}"
+            sample = '"smtp", global_=1'
+            raise LimiterInvalid(limiter=None, problem=problem, sample=sample) from None
+
     def _check_count(self, option: str) -> None:
         value = getattr(self, option)
         if value is None:
@@ -109,7 +124,8 @@ class Limiter:
         is_number = isinstance(value, int) and not isinstance(value, bool)
         if not is_number or not 1 <= value <= MOST_CONCURRENCY:
             problem = f"has a {option} that is no whole number from 1 to {MOST_CONCURRENCY}"
-            raise self._refused(problem, f"{option}=1")
+            samples = {"per_key": KEY_SAMPLE, "rate": RATE_SAMPLE}
+            raise self._refused(problem, samples.get(option, f"{option}=1"))
 
     def _check_period(self) -> None:
         given = self.period
@@ -117,7 +133,7 @@ class Limiter:
         seconds: Any = given.total_seconds() if isinstance(given, timedelta) else given
         if not is_duration or not 0.001 <= seconds <= LONGEST_PERIOD:
             problem = "has a period that is neither seconds nor a timedelta, up to a year"
-            raise self._refused(problem, "rate=10, period=60")
+            raise self._refused(problem, RATE_SAMPLE)
 
     def _refused(self, problem: str, sample: str) -> LimiterInvalid:
         return LimiterInvalid(limiter=self.name, problem=problem, sample=sample)
@@ -182,6 +198,31 @@ class BoundLimiter:
             found.append(self._rate(where, words))
         return tuple(found)
 
+    def check_key(self, job: str, inputs: Mapping[str, Any]) -> None:
+        """Refuse inputs from which no key can be computed.
+
+        Raises:
+            JobKeyInvalid: the app's function raised, or returned no text.
+        """
+        if self.key_for is None:
+            return
+        try:
+            key: object = self.key_for(inputs)
+        except Exception as error:
+            # The error's own words may quote an input.
+            kind = "" if isinstance(error, UltimateJobsError) else f" ({type(error).__name__})"
+            problem = f"cannot be computed from these inputs{kind}"
+        else:
+            if isinstance(key, str):
+                return
+            problem = f"is {type(key).__name__}, not str"
+        raise JobKeyInvalid(
+            job=job,
+            what=f'key of limiter "{self.name}"',
+            problem=problem,
+            fix=f'give limiter "{self.name}" a key that is a str for every input',
+        ) from None
+
     def _rate(self, where: str, words: str) -> Scope:
         one = self.limiter
         label = f'rate of limiter "{self.name}"{words}'
@@ -193,7 +234,7 @@ class BoundLimiter:
         try:
             return encoded(str(self.key_for(inputs)))
         except Exception:
-            # The app's own function; the job is told so by its attempt, not kept from it.
+            # An older build let these inputs pass; they must not stop the claim of other jobs.
             return NO_KEY
 
 
@@ -217,6 +258,15 @@ class JobLimits:
     def reads_inputs(self) -> bool:
         """Whether a limit depends on the inputs."""
         return any(one.key_for is not None for one in self.limiters)
+
+    def check_keys(self, job: str, inputs: Mapping[str, Any]) -> None:
+        """Refuse inputs from which a limiter's key cannot be computed.
+
+        Raises:
+            JobKeyInvalid: the key of one limiter; it is named.
+        """
+        for one in self.limiters:
+            one.check_key(job, inputs)
 
     def fixed_scopes(self, job: str) -> tuple[Scope, ...]:
         """Return the rights that are the same for every run of the job."""

@@ -71,6 +71,7 @@ def test_summary_is_text_by_default() -> None:
     ("arguments", "code", "cause"),
     [
         (["--threads", "0"], "X_ARGUMENT_INVALID", "--threads is not between 1 and 256"),
+        (["--burst", "--once"], "X_ARGUMENT_INVALID", "two ends of a worker"),
         (["--threads", "257"], "X_ARGUMENT_INVALID", "--threads is not between 1 and 256"),
         (["--grace", "-1"], "X_ARGUMENT_INVALID", "--grace is not between"),
         (["--grace", "nan"], "X_ARGUMENT_INVALID", "--grace is not between"),

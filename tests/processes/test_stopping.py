@@ -67,6 +67,29 @@ def test_signals_ask_first_and_hurry_then() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_closed_terminal_asks_to_stop() -> None:
+    """What runs in it is given back, rather than kept until the lease ends."""
+    stop = Stop(Wake(), grace=30)
+
+    with stop.on_signals():
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    assert stop.reason == "SIGHUP"
+
+
+def test_closed_terminal_is_ignored_where_it_is_to_be() -> None:
+    """Under nohup the process goes on."""
+    stop = Stop(Wake(), grace=30)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop.on_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+    assert not stop.requested
+
+
 def test_first_signal_after_another_reason_hurries_nobody() -> None:
     """A supervisor's word and a service manager's signal are one stop, told twice."""
     stop = Stop(Wake(), grace=30)

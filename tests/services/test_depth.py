@@ -94,7 +94,21 @@ def test_enqueue_many_is_taken_as_a_whole_or_not_at_all(send: Handle) -> None:
             send.enqueue_many(many(2, 3, 4))
 
     assert caught.value.asked == 3
+    assert caught.value.retriable
     assert stored() == 1
+
+
+def test_list_that_is_longer_than_the_bound_is_told_that_it_never_fits(send: Handle) -> None:
+    """Trying again would meet the same refusal for ever, also when the queue is empty."""
+    with bounded(3), pytest.raises(QueueFull) as caught:
+        send.enqueue_many(many(1, 2, 3, 4))
+
+    assert not caught.value.retriable
+    assert not pickle.loads(pickle.dumps(caught.value)).retriable
+    assert caught.value.fix == (
+        'enqueue at most 3 at a time, or raise QUEUES["billing"]["max_depth"]'
+    )
+    assert stored() == 0
 
 
 def test_enqueue_of_a_held_key_in_a_full_queue_answers_the_job_that_holds_it(

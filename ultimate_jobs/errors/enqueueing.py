@@ -46,8 +46,9 @@ class JobKeyInvalid(UltimateJobsError):
 
     code = "X_JOB_KEY_INVALID"
 
-    def __init__(self, *, job: str, what: str, problem: str, fix: str) -> None:
-        super().__init__(cause=f'job "{job}": the {what} {problem}', fix=fix)
+    def __init__(self, *, job: str | None, what: str, problem: str, fix: str) -> None:
+        place = "" if job is None else f'job "{job}": '
+        super().__init__(cause=f"{place}the {what} {problem}", fix=fix)
 
 
 class JobDuplicate(UltimateJobsError):
@@ -64,17 +65,25 @@ class JobDuplicate(UltimateJobsError):
 
 
 class QueueFull(UltimateJobsError):
-    """As many jobs wait in the queue as QUEUES allows; nothing was written."""
+    """As many jobs wait in the queue as QUEUES allows; nothing was written.
+
+    Attributes:
+        retriable: false where the list alone is longer than the bound, and never fits.
+    """
 
     code = "X_QUEUE_FULL"
     retriable = True
 
     def __init__(self, *, job: str, queue: str, depth: int, bound: int, asked: int) -> None:
         self.queue, self.depth, self.bound, self.asked = queue, depth, bound, asked
+        self.retriable = asked <= bound
+        fix = f"manage.py runjobs --queues {shlex.quote(queue)}"
+        if not self.retriable:
+            fix = f'enqueue at most {bound} at a time, or raise QUEUES["{queue}"]["max_depth"]'
         super().__init__(
             cause=f'job "{job}": {depth} jobs wait in the queue "{queue}", {asked} more were to, '
             f"and QUEUES allows {bound}; nothing was written",
-            fix=f"manage.py runjobs --queues {shlex.quote(queue)}",
+            fix=fix,
         )
 
 

@@ -12,6 +12,8 @@ from types import FrameType
 from ultimate_jobs.processes.wakes import Wake
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# The terminal was closed; not everywhere, and under nohup it is to be ignored.
+HANGUP = getattr(signal, "SIGHUP", None)
 
 
 class Stop:
@@ -63,11 +65,14 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Obey SIGTERM and SIGINT meanwhile: the first asks, the second hurries."""
+        """Obey SIGTERM, SIGINT and SIGHUP meanwhile: the first asks, the second hurries."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = [(number, signal.signal(number, self._handle)) for number in SIGNALS]
+        obeyed = list(SIGNALS)
+        if HANGUP is not None and signal.getsignal(HANGUP) is not signal.SIG_IGN:
+            obeyed.append(HANGUP)
+        before = [(number, signal.signal(number, self._handle)) for number in obeyed]
         try:
             yield
         finally:

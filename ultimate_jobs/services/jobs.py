@@ -139,6 +139,8 @@ def _request(
 ) -> EnqueueRequest:
     values = definition.schema.load(inputs)
     payload = definition.schema.dump(values, max_bytes=conf.settings().max_payload_bytes)
+    # Here and not in a worker, where jobs without a key of their own would share one limit.
+    definition.limits.check_keys(definition.name, values)
     run_after, delay_ms = _timing(options.run_after)
     context = current_context()
     return EnqueueRequest(

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 from django.core.management.base import CommandParser
 from django.db import DEFAULT_DB_ALIAS, connections
@@ -96,7 +97,14 @@ class Command(AnsweringCommand):
             "grace_ms": _grace_ms(options["grace"]),
         }
         address = _address(options["health"])
+        if options["burst"] and options["once"]:
+            raise ArgumentInvalid(
+                argument="--burst",
+                problem="and --once are two ends of a worker",
+                fix="manage.py runjobs --burst",
+            )
         if count > 1:
+            _rehearse(driver)
             is_clean = self._supervise(count, options, address)
         else:
             is_clean = self._work(driver, options, address, worker_options)
@@ -175,12 +183,25 @@ def _answering(address: tuple[str, int] | None, health: Callable[[], Health]) ->
         endpoint = Endpoint(*address, health)
     except OSError as error:
         problem = f"cannot be listened at: {error.strerror or error}"
-        raise _refused("--health", problem, HEALTH_EXAMPLE) from None
+        raise _refused("--health", problem, _beside(*address)) from None
     endpoint.start()
     try:
         yield
     finally:
         endpoint.stop()
+
+
+def _beside(host: str, port: int) -> str:
+    """Return an address that is not the one that was refused."""
+    return f"{host}:{port + 1 if port < LAST_PORT else port - 1}"
+
+
+def _rehearse(driver: Driver) -> None:
+    """Refuse what no child could begin with, once and not once per child and second."""
+    try:
+        driver.rehearse(uuid4())
+    except OperationalError as error:
+        raise _unavailable(str(driver.alias), error) from None
 
 
 def _link(file: int | None, worker: Worker) -> SupervisorLink | None:
