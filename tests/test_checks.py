@@ -67,6 +67,18 @@ def test_check_of_a_wrong_value_shows_a_right_one() -> None:
     assert messages["E001"].hint == 'set ULTIMATE_JOBS = {"THREADS": 8} in the settings'
 
 
+def test_check_of_a_middleware_that_cannot_be_made_is_an_error() -> None:
+    """Before a worker fails each job with it."""
+    messages = from_settings(
+        ULTIMATE_JOBS={"MIDDLEWARE": ["django.middleware.common.CommonMiddleware", "nowhere.At"]}
+    )
+
+    assert "CommonMiddleware" in messages["E001"].msg
+    assert messages["E001"].hint == (
+        'set ULTIMATE_JOBS = {"MIDDLEWARE": ["nowhere.At"]} in the settings'
+    )
+
+
 def test_check_of_another_vendor_names_an_alias_that_fits(monkeypatch) -> None:
     """Jobs in SQLite are refused, and the PostgreSQL that there is stands in the hint."""
     monkeypatch.setattr(connections["other"], "vendor", "sqlite")

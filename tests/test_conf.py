@@ -353,13 +353,12 @@ def test_queues_are_read_with_their_defaults() -> None:
         ({1: {}}, "1"),
         ({"": {}}, "empty"),
         ({"a,b": {}}, "comma"),
+        ({" billing": {}}, "white space"),
         ({"billing": 5}, "'billing' is int"),
         ({"billing": {"concurency": 5}}, "'concurency' is read by nothing"),
         ({"billing": {"concurrency": 0}}, "'concurrency' is not a whole number from 1 to 10000"),
         ({"billing": {"concurrency": 10_001}}, "'concurrency'"),
         ({"billing": {"concurrency": True}}, "'concurrency'"),
-        ({"billing": {"max_depth": "9"}}, "'max_depth'"),
-        ({"billing": {"when_full": "drop"}}, "'when_full' is none of refuse, delay"),
     ],
 )
 def test_queues_that_cannot_work_are_refused_at_their_place(value: object, place: str) -> None:
@@ -372,6 +371,38 @@ def test_queues_that_cannot_work_are_refused_at_their_place(value: object, place
     assert written is not None
     with override_settings(ULTIMATE_JOBS=ast.literal_eval(written[1])):
         assert conf.settings().queue("billing").concurrency == 5
+
+
+@pytest.mark.parametrize(
+    ("said", "place", "fixed"),
+    [
+        ({"max_depth": "9"}, "'max_depth' is not", {"max_depth": 10_000}),
+        ({"Max_Deph": 9}, "'Max_Deph' is read by nothing", {"max_depth": 10_000}),
+        (
+            {"when_full": "drop", "max_depth": 9},
+            "'when_full' is none of refuse, delay",
+            {"max_depth": 10_000, "when_full": "delay"},
+        ),
+        (
+            {"when_full": "delay"},
+            "'when_full' without max_depth",
+            {"max_depth": 10_000, "when_full": "delay"},
+        ),
+    ],
+)
+def test_queue_that_cannot_work_is_fixed_by_its_own_name_and_the_nearest_option(
+    said: object, place: str, fixed: object
+) -> None:
+    """What is proposed is what was meant, and it loads."""
+    with given(QUEUES={"über": said}), pytest.raises(SettingInvalid) as caught:
+        conf.settings()
+
+    assert f"of queue 'über', {place}" in caught.value.cause
+    written = re.search(r"ULTIMATE_JOBS = (\{.*\}) in", caught.value.fix)
+    assert written is not None
+    assert ast.literal_eval(written[1]) == {"QUEUES": {"über": fixed}}
+    with override_settings(ULTIMATE_JOBS=ast.literal_eval(written[1])):
+        assert conf.settings().queue("über").max_depth in (None, 10_000)
 
 
 @pytest.mark.parametrize("value", [0, 1, "yes", None])

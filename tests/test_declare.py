@@ -15,7 +15,7 @@ import pytest
 from django.db.models import QuerySet
 
 from tests.app.models import Document
-from ultimate_jobs import Job, Retry, job
+from ultimate_jobs import Job, JobContext, Retry, job
 from ultimate_jobs.errors import (
     IdempotencyRequired,
     JobInputInvalid,
@@ -586,3 +586,42 @@ def test_declare_an_async_body_as_atomic_is_refused() -> None:
 
         @job(key="x", atomic=True)
         async def body(ctx: Any) -> None: ...
+
+
+def test_job_without_parentheses_is_told_to_write_a_key() -> None:
+    """The likeliest first mistake, and its fix is over the function's own input."""
+
+    def send(ctx: JobContext, invoice_id: int) -> None: ...
+
+    with pytest.raises(JobOptionInvalid) as caught:
+        job(send)  # type: ignore[arg-type]
+
+    assert "send" in caught.value.cause
+    assert "without parentheses" in caught.value.cause
+    assert caught.value.fix == 'write @job(key="send:{invoice_id}")'
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [('a "{n}"', 'write @job(key="a \\"{n}\\"")'), (5, 'write @job(key="...")')],
+)
+def test_key_without_its_name_is_told_to_be_named(given: Any, fix: str) -> None:
+    """Every option is given by keyword."""
+    with pytest.raises(JobOptionInvalid) as caught:
+        job(given)
+
+    assert caught.value.fix == fix
+
+
+@pytest.mark.parametrize("given", [None, 5, "abc", {"n": 1}])
+def test_enqueue_many_of_no_list_is_refused(given: Any) -> None:
+    """One mapping is no list of mappings, and its names are no inputs."""
+
+    @job(key="{n}", name="tests.many")
+    def many(ctx: JobContext, n: int) -> None: ...
+
+    with pytest.raises(JobOptionInvalid) as caught:
+        many.enqueue_many(given)
+
+    assert f'"tests.many" is {type(given).__name__}, not a list' in caught.value.cause
+    assert caught.value.fix == 'call many.enqueue_many([{"n": ...}])'

@@ -68,6 +68,23 @@ def test_check_text_that_cannot_be_stored_is_refused(what: str, value: str, said
     assert "tests.body" in caught.value.cause
 
 
+@pytest.mark.parametrize("queue", [" mail", "mail ", "mail\n", "\u00a0mail", " "])
+def test_check_text_of_a_queue_that_a_command_line_would_trim_is_refused(queue: str) -> None:
+    """``--queues`` cuts it off, so no worker could be told to serve it."""
+    with pytest.raises(JobKeyInvalid, match="the queue begins or ends with white space"):
+        check_text("tests.body", "queue", queue)
+
+    assert check_text("tests.body", "queue", "two words") == "two words"
+
+
+def test_check_text_of_what_belongs_to_no_job_names_none() -> None:
+    """A command that is given a wrong queue speaks of the queue alone."""
+    with pytest.raises(JobKeyInvalid) as caught:
+        check_text(None, "queue", "a,b")
+
+    assert caught.value.cause == "the queue contains a comma"
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -257,6 +257,8 @@ def test_discard_on_names_what_ends_without_failure() -> None:
         ((int,), "[0]"),
         ((JobCancelled,), "[0]"),
         ((RetryLater,), "[0]"),
+        ((ValueError, BaseException), "[1]"),
+        ((KeyboardInterrupt,), "[0]"),
     ],
 )
 def test_policy_with_classes_that_are_none_is_refused(
@@ -279,20 +281,36 @@ def test_policy_with_impossible_deferrals_is_refused(deferrals: Any) -> None:
 
 @pytest.mark.parametrize(
     ("delay", "expected"),
-    [(0, 0), (1.5, 1500), (timedelta(minutes=1), 60_000), (-5, 0), (timedelta(days=-1), 0)],
+    [(0, 0), (1.5, 1500), (timedelta(minutes=1), 60_000)],
 )
-def test_retry_later_waits_its_delay_and_never_less_than_nothing(delay: Any, expected: int) -> None:
-    """A moment that has passed is at once."""
+def test_retry_later_waits_its_delay(delay: Any, expected: int) -> None:
+    """Seconds and a timedelta are one delay; an explicit 0 is at once."""
     later = RetryLater(delay=delay, reason="not yet")
 
     assert (later.delay_ms, later.counts, later.reason) == (expected, False, "not yet")
 
 
-@pytest.mark.parametrize("delay", [None, "5", True, float("nan"), float("inf"), 10**9])
+@pytest.mark.parametrize(
+    "delay", [None, "5", True, float("nan"), float("inf"), 10**9, -5, timedelta(days=-1)]
+)
 def test_retry_later_with_a_delay_that_is_none_is_refused(delay: Any) -> None:
     """It fails as an error of the body, with the code, rather than waiting for ever."""
     with pytest.raises(JobOptionInvalid, match=r"RetryLater\.delay"):
         RetryLater(delay=delay)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("reason", 5), ("reason", None), ("counts", "x"), ("counts", 1)]
+)
+def test_retry_later_with_an_argument_of_another_type_is_refused(option: str, value: Any) -> None:
+    """A text for ``counts`` is not read as yes, and the refusal says which argument it is."""
+    with pytest.raises(JobOptionInvalid, match=rf"RetryLater\.{option} is {type(value).__name__}"):
+        RetryLater(**{option: value})
+
+
+def test_retry_later_without_arguments_waits_a_minute() -> None:
+    """The documented default."""
+    assert RetryLater().delay_ms == 60_000
 
 
 def test_retry_later_passes_an_except_exception() -> None:

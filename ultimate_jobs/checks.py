@@ -23,6 +23,7 @@ from ultimate_jobs.errors import (
     TaskUnbridged,
     UltimateJobsError,
 )
+from ultimate_jobs.hooks.middleware import load_middleware
 
 TAG = "ultimate_jobs"
 
@@ -41,7 +42,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:
         alias = conf.settings().database
     except (SettingUnknown, SettingInvalid) as error:
         return [_error("E001", error.cause, error.fix)]
-    found = [*_driver(), *_time_zones(), *_pgtrigger()]
+    found = [*_middleware(), *_driver(), *_time_zones(), *_pgtrigger()]
     return [*found, *_database(alias)] if _needs_database() else found
 
 
@@ -64,6 +65,13 @@ def check_database(databases: Iterable[str] | None = None, **_: Any) -> list[Che
         return [_warning("W010", str(error), _newer_server(alias))]
     except DatabaseError as error:
         return [_unreachable(alias, error)]
+
+
+def _middleware() -> Iterator[CheckMessage]:
+    try:
+        load_middleware()
+    except SettingInvalid as error:
+        yield _error("E001", error.cause, error.fix)
 
 
 def _driver() -> Iterator[CheckMessage]:

@@ -163,9 +163,9 @@ def _text(key: str, value: object) -> str:
 
 def _queue(key: str, value: object) -> str:
     try:
-        return check_text("any", "queue", _text(key, value))
+        return check_text(None, "queue", _text(key, value))
     except JobKeyInvalid as error:
-        problem = f"is no queue: {error.cause.partition(': ')[2]}"
+        problem = f"is no queue: {error.cause}"
         raise SettingInvalid(key=key, problem=problem, example=_example(key)) from None
 
 
@@ -213,7 +213,7 @@ def _paths(key: str, value: object) -> tuple[str, ...]:
     if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
         return tuple(value)
     problem = "is no list of dotted paths"
-    raise SettingInvalid(key=key, problem=problem, example='["shop.hooks.Trace"]')
+    raise SettingInvalid(key=key, problem=problem, example="[]")
 
 
 def _queues(key: str, value: object) -> Mapping[str, QueueOptions]:
@@ -230,9 +230,9 @@ def _queue_name(key: str, name: object) -> str:
         problem = f"has the name {name!r}, which is {type(name).__name__}, not str"
         raise SettingInvalid(key=key, problem=problem, example=_QUEUES_EXAMPLE)
     try:
-        return check_text("any", "queue", name)
+        return check_text(None, "queue", name)
     except JobKeyInvalid as error:
-        problem = f"names no queue: {error.cause.partition(': ')[2]}"
+        problem = f"names no queue with {name!r}: {error.cause}"
         raise SettingInvalid(key=key, problem=problem, example=_QUEUES_EXAMPLE) from None
 
 
@@ -250,13 +250,19 @@ def _queue_options(queue: str, given: object) -> QueueOptions:
         most = MOST_CONCURRENCY if option == "concurrency" else MOST_OF_ANYTHING
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
             raise _queue_refused(queue, option, f"is not a whole number from 1 to {most}")
+    if "when_full" in given and "max_depth" not in given:
+        raise _queue_refused(queue, "when_full", "without max_depth has nothing to be full by")
     return QueueOptions(**given)
 
 
-def _queue_refused(queue: object, option: object | None, problem: str) -> SettingInvalid:
+def _queue_refused(queue: str, option: object | None, problem: str) -> SettingInvalid:
     place = "" if option is None else f", {str(option)!r}"
+    near = difflib.get_close_matches(str(option).lower(), _QUEUE_SAMPLES, n=1, cutoff=0.4)
+    sample = _QUEUE_SAMPLES[near[0] if near else "concurrency"]
     return SettingInvalid(
-        key="QUEUES", problem=f"of queue {queue!r}{place} {problem}", example=_QUEUES_EXAMPLE
+        key="QUEUES",
+        problem=f"of queue {queue!r}{place} {problem}",
+        example=json.dumps({queue: sample}, ensure_ascii=False),
     )
 
 
@@ -313,6 +319,12 @@ def _reader(attribute: str, kind: str) -> tuple[str, tuple[str, Callable[[str, o
 _READERS = dict(_reader(field.name, cast(str, field.type)) for field in fields(Settings))
 _QUEUE_OPTIONS = tuple(one.name for one in fields(QueueOptions))
 _QUEUES_EXAMPLE = '{"billing": {"concurrency": 5}}'
+# By option: what may be said of a queue that misspells it.
+_QUEUE_SAMPLES: dict[str, dict[str, object]] = {
+    "concurrency": {"concurrency": 5},
+    "max_depth": {"max_depth": 10_000},
+    "when_full": {"max_depth": 10_000, "when_full": "delay"},
+}
 _NOTHING_SAID = QueueOptions()
 _RETAINED = tuple(one.name.removesuffix("_ms") for one in fields(RetentionOptions))
 _RETENTION_EXAMPLE = '{"completed": 1209600}'

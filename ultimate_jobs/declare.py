@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import update_wrapper
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, Never, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
 
@@ -108,6 +109,8 @@ class Job(Generic[P, R]):
         Raises:
             As ``enqueue``; one refused input refuses all before anything is written.
         """
+        if isinstance(inputs, str | Mapping) or not isinstance(inputs, Iterable):
+            raise _no_list(self.definition, inputs)
         return jobs.enqueue(self.definition, self._options, inputs)
 
     async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> RunHandle:
@@ -135,7 +138,7 @@ class Job(Generic[P, R]):
 
 
 def job(
-    *,
+    *misplaced: Never,
     key: BodyKey | None = None,
     name: str | None = None,
     queue: str | None = None,
@@ -174,6 +177,9 @@ def job(
         LimiterConflict: another job names one of its limiters and means another limit.
     """
 
+    if misplaced:
+        raise _misplaced(misplaced[0])
+
     def declare(func: Callable[Concatenate[Any, P], R]) -> Job[P, R]:
         _check_function(func)
         stored_name = name if name is not None else f"{func.__module__}.{func.__qualname__}"
@@ -205,6 +211,31 @@ def job(
         return Job(definition, func)
 
     return declare
+
+
+def _misplaced(given: object) -> JobOptionInvalid:
+    """Return the refusal of ``@job`` without parentheses, or of a key without its name."""
+    if isinstance(given, str):
+        sample, problem = given, 'is given without its name: "key=" is missing'
+    elif inspect.isfunction(given):
+        inputs = list(inspect.signature(given).parameters)[1:]
+        sample = given.__name__ + "".join(f":{{{one}}}" for one in inputs[:1])
+        problem = f'of job "{given.__module__}.{given.__qualname__}" is missing: @job stands '
+        problem += "without parentheses"
+    else:
+        sample, problem = "...", f"is missing: @job was given a {type(given).__name__} in its place"
+    fix = f"write @job(key={json.dumps(sample, ensure_ascii=False)})"
+    return JobOptionInvalid(option="key", problem=problem, fix=fix)
+
+
+def _no_list(definition: JobDefinition, given: object) -> JobOptionInvalid:
+    inputs = ", ".join(f'"{one}": ...' for one in definition.schema.parameters)
+    short = definition.name.rsplit(".", 1)[-1]
+    return JobOptionInvalid(
+        option="inputs",
+        problem=f'of job "{definition.name}" is {type(given).__name__}, not a list of mappings',
+        fix=f"call {short}.enqueue_many([{{{inputs}}}])",
+    )
 
 
 def _check_queue(name: str, queue: str | None) -> str:

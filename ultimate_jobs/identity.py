@@ -15,11 +15,15 @@ MAX_BYTES = {"name": 255, "queue": 127, "tenant": 255, "key": 1024, "serial": 10
 KeyFunction = Callable[[Mapping[str, Any]], str]
 
 
-def check_text(job: str, what: str, value: object) -> str:
+def check_text(job: str | None, what: str, value: object) -> str:
     """Return a name, queue, tenant or key that can be stored as it is.
 
+    Args:
+        job: whose it is; ``None`` where it belongs to no job.
+
     Raises:
-        JobKeyInvalid: it is no text, is empty, is too long, or holds NUL or half a surrogate pair.
+        JobKeyInvalid: it is no text, is empty, is too long, or holds NUL or half a surrogate pair;
+            or a queue holds a comma, or begins or ends with white space.
     """
     if not isinstance(value, str):
         raise _refused(job, what, f"is {type(value).__name__}, not str", f"make the {what} a str")
@@ -30,6 +34,9 @@ def check_text(job: str, what: str, value: object) -> str:
     if what == "queue" and "," in value:
         # Workers are told their queues as a list with commas.
         raise _refused(job, what, "contains a comma", f"remove it from the {what}")
+    if what == "queue" and value != value.strip():
+        problem = "begins or ends with white space"
+        raise _refused(job, what, problem, f"remove it from the {what}")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
@@ -150,5 +157,5 @@ def _check_callable(
     )
 
 
-def _refused(job: str, what: str, problem: str, fix: str) -> JobKeyInvalid:
+def _refused(job: str | None, what: str, problem: str, fix: str) -> JobKeyInvalid:
     return JobKeyInvalid(job=job, what=what, problem=problem, fix=fix)

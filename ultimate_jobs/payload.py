@@ -322,8 +322,11 @@ def _problem(item: ErrorDetails) -> str:
     return item["msg"][:200]
 
 
+# By annotation: what stands for an input of it in a call that Python reads.
+_SAMPLES = {"str": '"..."', "int": "1", "float": "1.0", "bool": "True"}
+
+
 def _shown_input(parameter: inspect.Parameter) -> str:
     annotation = parameter.annotation
     shown = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    optional = parameter.default is not inspect.Parameter.empty
-    return f"{parameter.name}: {' '.join(shown.split())}{' = ...' if optional else ''}"
+    return f"{parameter.name}={_SAMPLES.get(shown.strip(), '...')}"

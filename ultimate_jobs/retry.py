@@ -49,8 +49,8 @@ class Retry:
     delay: float | timedelta = 5.0
     max_delay: float | timedelta = 3600.0
     jitter: float = 0.1
-    retry_on: tuple[type[BaseException], ...] = ()
-    discard_on: tuple[type[BaseException], ...] = ()
+    retry_on: tuple[type[Exception], ...] = ()
+    discard_on: tuple[type[Exception], ...] = ()
     deferrals: int | None = None
 
     def __post_init__(self) -> None:
@@ -124,33 +124,35 @@ class RetryLater(Interruption):
     lets the job complete without its work.
 
     Args:
-        delay: seconds or a timedelta; less than 0 means 0.
+        delay: seconds or a timedelta, up to a year; by default a minute.
         counts: whether this uses up an attempt, as a failure would.
         reason: why, for the run's history; never put an input in it.
 
     Raises:
-        JobOptionInvalid: the delay is no duration of at most a year.
+        JobOptionInvalid: an argument has the wrong type or range.
     """
 
     def __init__(
         self, delay: float | timedelta = 60.0, *, counts: bool = False, reason: str = ""
     ) -> None:
         self.delay_ms = _delay_ms(delay)
-        self.counts = bool(counts)
-        self.reason = str(reason)
+        if not isinstance(counts, bool):
+            raise _invalid_later("counts", f"is {type(counts).__name__}, not bool", "counts=True")
+        if not isinstance(reason, str):
+            problem = f"is {type(reason).__name__}, not str"
+            raise _invalid_later("reason", problem, 'reason="not ready"')
+        self.counts = counts
+        self.reason = reason
         super().__init__(f"again in {self.delay_ms} ms")
 
 
 def _delay_ms(delay: object) -> int:
-    fix = "raise RetryLater(delay=60)"
     if not isinstance(delay, timedelta) and not _is_number(delay):
-        problem = "is neither seconds nor a timedelta"
-        raise JobOptionInvalid(option="RetryLater.delay", problem=problem, fix=fix)
-    # In this order NaN, which compares false with everything, is refused.
-    if not _seconds(delay) <= MAX_DELAY_SECONDS:
-        problem = "is not at most a year"
-        raise JobOptionInvalid(option="RetryLater.delay", problem=problem, fix=fix)
-    return round(max(0.0, _seconds(delay)) * 1000)
+        raise _invalid_later("delay", "is neither seconds nor a timedelta", "delay=60")
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if not 0 <= seconds <= MAX_DELAY_SECONDS:
+        raise _invalid_later("delay", "is not between 0 and a year", "delay=60")
+    return round(seconds * 1000)
 
 
 def _check_classes(option: str, given: object) -> None:
@@ -162,6 +164,9 @@ def _check_classes(option: str, given: object) -> None:
             raise _invalid(f"{option}[{place}]", "is no exception class", example)
         if issubclass(one, Interruption):
             problem = f"is {one.__name__}, which stops a body and is no error of it"
+            raise _invalid(f"{option}[{place}]", problem, example)
+        if not issubclass(one, Exception):
+            problem = f"is {one.__name__}, which is no Exception and stops more than a body"
             raise _invalid(f"{option}[{place}]", problem, example)
 
 
@@ -189,3 +194,8 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 def _invalid(option: str, problem: str, example: str) -> JobOptionInvalid:
     return JobOptionInvalid(option=f"Retry.{option}", problem=problem, fix=f"use Retry({example})")
+
+
+def _invalid_later(option: str, problem: str, example: str) -> JobOptionInvalid:
+    fix = f"raise RetryLater({example})"
+    return JobOptionInvalid(option=f"RetryLater.{option}", problem=problem, fix=fix)

@@ -223,17 +223,10 @@ def test_deferral_of_a_job_that_is_to_be_cancelled_cancels_it(driver: Harness) -
     assert driver.get(claim.id).state is JobState.CANCELLED
 
 
-@pytest.mark.parametrize("give_back", ["shed", "RetryLater"])
-def test_negative_delay_is_no_delay(driver: Harness, give_back: str) -> None:
+def test_negative_delay_of_a_shed_is_no_delay(driver: Harness) -> None:
     """A wait that lies in the past neither moves the job forward in line nor fails."""
     claim = driver.running()
-    write(
-        driver,
-        claim,
-        attempts.hand_back(claim, delay_ms=-5000)
-        if give_back == "shed"
-        else raised(RetryLater(delay=-5))(claim),
-    )
+    write(driver, claim, attempts.hand_back(claim, delay_ms=-5000))
 
     job = driver.get(claim.id)
     assert job.run_at >= job.created_at

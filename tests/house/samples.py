@@ -34,7 +34,7 @@ _LISTED: tuple[UltimateJobsError, ...] = (
     ),
     errors.JobUnknown(name="send_invoise", known=["send_invoice", "send_reminder"]),
     errors.JobInputInvalid(
-        job=JOB, problems=["invoice_id: Input should be a valid integer"], inputs="invoice_id: int"
+        job=JOB, problems=["invoice_id: Input should be a valid integer"], inputs="invoice_id=1"
     ),
     errors.JobPayloadInvalid(
         job=JOB,
@@ -78,6 +78,12 @@ _LISTED: tuple[UltimateJobsError, ...] = (
     errors.SettingUnknown(key="THREAD", nearest="THREADS", known=["DRIVER", "THREADS"]),
     errors.SettingInvalid(
         key="THREADS", problem="is not a whole number from 1 to 256", example="8"
+    ),
+    errors.MiddlewareInvalid(
+        middleware="shop.hooks.Trace",
+        problem="returned NoneType from enqueue() and no list of 1 answers; the jobs were written, "
+        "and stay unless the caller's transaction is rolled back",
+        fix="let enqueue() return what proceed(requests) returned",
     ),
     errors.ArgumentInvalid(
         argument="--threads",

@@ -82,6 +82,15 @@ class SettingInvalid(UltimateJobsError):
         )
 
 
+class MiddlewareInvalid(UltimateJobsError):
+    """A middleware returned what a middleware may not return."""
+
+    code = "X_MIDDLEWARE_INVALID"
+
+    def __init__(self, *, middleware: str, problem: str, fix: str) -> None:
+        super().__init__(cause=f'the middleware "{middleware}" {problem}', fix=fix)
+
+
 class ArgumentInvalid(UltimateJobsError):
     """A command was given an argument it cannot use."""
 

@@ -12,6 +12,7 @@ from ultimate_jobs import conf
 from ultimate_jobs.drivers.base import Driver
 from ultimate_jobs.errors import JobsSchema
 from ultimate_jobs.events import emit
+from ultimate_jobs.hooks.middleware import load_middleware
 from ultimate_jobs.processes.acknowledger import Acknowledger
 from ultimate_jobs.processes.crew import Crew, Run
 from ultimate_jobs.processes.deadlines import Deadlines, Watch
@@ -167,6 +168,7 @@ class Worker:
 
         Raises:
             JobsSchema: the database is not at this release's schema; nothing was claimed.
+            SettingInvalid: MIDDLEWARE cannot be loaded; nothing was claimed.
         """
         with self._stop.on_signals():
             try:
@@ -207,6 +209,7 @@ class Worker:
         )
 
     def _start(self) -> None:
+        load_middleware()
         lease = self._keeper.take()
         try:
             # A schema that does not fit ends a worker that starts. Later it is waited for: then it

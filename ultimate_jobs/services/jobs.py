@@ -25,6 +25,7 @@ from ultimate_jobs.services.depth import admit
 from ultimate_jobs.services.handles import RunHandle
 from ultimate_jobs.services.options import EnqueueOptions
 from ultimate_jobs.services.placement import Way, place
+from ultimate_jobs.services.replaced import check_replaced
 from ultimate_jobs.states import JobState
 from ultimate_jobs.types import (
     ANY_TENANT,
@@ -50,18 +51,23 @@ def enqueue(
         JobOptionInvalid: ``on_conflict`` is ``error`` and the enqueue is staged.
         DriverUnsupported: the job is ``atomic`` and the jobs are in no database.
         QueueFull: ``QUEUES`` bounds the queue's depth, and it is reached.
+        MiddlewareInvalid: a middleware did not return the answers; the cause says what was written.
         EnqueueSerialization, EnqueueAliasAmbiguous, JobsSchema: see their pages.
     """
     requests = [_request(definition, options, one) for one in inputs]
     if not requests:
         return []
-    answers = around_enqueue(requests, lambda given: _write(definition, options, given))
+    answers = around_enqueue(
+        requests, lambda given: _write(definition, options, check_replaced(requests, given))
+    )
     return [RunHandle.of(answer) for answer in answers]
 
 
 def _write(
     definition: JobDefinition, options: EnqueueOptions, requests: Sequence[EnqueueRequest]
 ) -> list[EnqueueAnswer]:
+    if not requests:
+        return []
     driver = current_driver()
     if definition.atomic and not driver.supports_atomic:
         raise DriverUnsupported(driver=driver.name, feature="atomic=True")

@@ -62,4 +62,4 @@ def is_known(driver: Driver, queue: str) -> bool:
 
 
 def _name(queue: str) -> str:
-    return check_text("any", "queue", queue)
+    return check_text(None, "queue", queue)

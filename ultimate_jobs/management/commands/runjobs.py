@@ -242,7 +242,7 @@ def _queues(given: list[str] | str | None) -> tuple[str, ...] | None:
     names = [name.strip() for names in lists for name in names.split(",") if name.strip()]
     if not names:
         raise _refused("--queues", "names no queue", "default")
-    return tuple(dict.fromkeys(check_text("runjobs", "queue", name) for name in names))
+    return tuple(dict.fromkeys(check_text(None, "queue", name) for name in names))
 
 
 def _threads(given: int | None) -> int | None:
