@@ -12,6 +12,7 @@
 -- name: take
 -- Free numbers are those without a valid row, the lowest first. Where a limit was lowered, valid
 -- slots beyond it still count, so that there are never more than the new limit and what drains.
+-- Lateral, and kept so by its OFFSET: for a list of names the planner may read every slot there is.
 -- A job that got less than it needs gives it back: the caller compares.
 with need as materialized (
     select n.*, row_number() over (partition by n.name order by n.position)::integer as rank
@@ -21,9 +22,13 @@ with need as materialized (
     ) with ordinality as n(job, name, most, holder, ttl_ms, position)
 ),
 valid as materialized (
-    select l.name, l.slot from x_job_leases l
-    where l.kind = 'slot' and l.expires_at > x_now()
-        and l.name = any(array(select distinct name from need))
+    select l.name, l.slot
+    from (select distinct name from need) n
+    cross join lateral (
+        select s.name, s.slot from x_job_leases s
+        where s.kind = 'slot' and s.name = n.name and s.expires_at > x_now()
+        offset 0
+    ) l
 ),
 room as materialized (
     select w.name, free.slot,
@@ -84,9 +89,13 @@ need as materialized (
     where a.job in (select id from locked)
 ),
 valid as materialized (
-    select l.name, l.slot from x_job_leases l
-    where l.kind = 'slot' and l.expires_at > x_now()
-        and l.name = any(array(select distinct name from need))
+    select l.name, l.slot
+    from (select distinct name from need) n
+    cross join lateral (
+        select s.name, s.slot from x_job_leases s
+        where s.kind = 'slot' and s.name = n.name and s.expires_at > x_now()
+        offset 0
+    ) l
 ),
 room as materialized (
     select w.name, free.slot,
