@@ -67,6 +67,18 @@ def test_signals_ask_first_and_hurry_then() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_second_signal_hurries_no_child_of_a_supervisor() -> None:
+    """Its supervisor and a service manager may both have sent the first."""
+    stop = Stop(Wake(), grace=30, second_signal_hurries=False)
+
+    with stop.on_signals():
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert stop.reason == "SIGTERM"
+    assert stop.remaining() > 29
+
+
 def test_closed_terminal_asks_to_stop() -> None:
     """What runs in it is given back, rather than kept until the lease ends."""
     stop = Stop(Wake(), grace=30)

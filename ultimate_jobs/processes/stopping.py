@@ -19,14 +19,20 @@ HANGUP = getattr(signal, "SIGHUP", None)
 class Stop:
     """Set by a signal handler or another thread, read by the main thread.
 
+    Args:
+        grace: seconds that running bodies have from the request on.
+        second_signal_hurries: not so in the child of a supervisor, which passes on by word what it
+            is told: a service manager that signals every process may reach a child twice.
+
     Attributes:
         reason: why it was asked for; empty while it was not.
         failed: a loop died of a bug, or a body is stuck; the exit code says so.
     """
 
-    def __init__(self, wake: Wake, *, grace: float) -> None:
+    def __init__(self, wake: Wake, *, grace: float, second_signal_hurries: bool = True) -> None:
         self._wake = wake
         self._grace = grace
+        self._hurries = second_signal_hurries
         self._deadline: float | None = None
         self._signalled = False
         self.reason = ""
@@ -82,7 +88,7 @@ class Stop:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name
         # Where it stops for another reason already, a supervisor's word, this is the first one.
-        if self._signalled:
+        if self._signalled and self._hurries:
             self.hurry(name)
         else:
             self._signalled = True

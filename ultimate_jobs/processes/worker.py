@@ -52,6 +52,7 @@ class Worker:
         burst: stop when nothing is due and nothing is in flight.
         once: claim one time, at most a job per thread, and stop when those have ended.
         grace_ms: how long running bodies may go on after the first signal.
+        is_supervised: a supervisor starts this process and tells it when to hurry.
         before_leaving: called before the process is left with bodies still running.
         leave: ends the process at once, with an exit code.
     """
@@ -65,6 +66,7 @@ class Worker:
         burst: bool = False,
         once: bool = False,
         grace_ms: int | None = None,
+        is_supervised: bool = False,
         before_leaving: Callable[[], None] = lambda: None,
         leave: Callable[[int], None] = os._exit,
     ) -> None:
@@ -77,7 +79,7 @@ class Worker:
         self._once = once
         self._wake = Wake()
         grace = (settings.grace_ms if grace_ms is None else grace_ms) / 1000
-        self._stop = Stop(self._wake, grace=grace)
+        self._stop = Stop(self._wake, grace=grace, second_signal_hurries=not is_supervised)
         on_bug = self._stop.fail
         limits = Limits(self._names, queues)
         self._slots = SlotKeeper(

@@ -124,7 +124,10 @@ class Command(AnsweringCommand):
             else:
                 link.report_last()
 
-        worker = Worker(driver, before_leaving=say_last, **worker_options)
+        is_supervised = options["supervisor"] is not None
+        worker = Worker(
+            driver, is_supervised=is_supervised, before_leaving=say_last, **worker_options
+        )
         link = _link(options["supervisor"], worker)
         try:
             with _answering(address, worker.health):
