@@ -81,7 +81,7 @@ class PostgresClaimer:
             self._put_off = False
             self._fill(rows, worker, limit, just_surveyed=True)
         in_turn = rows if self._takes == 1 and len(self._heads) == 1 else _in_turn(rows)
-        return [_claim(worker, row) for row in in_turn]
+        return [claim_of(worker, row) for row in in_turn]
 
     def rehearse(self, worker: UUID) -> None:
         """Send every statement of a claim once, over no head."""
@@ -270,6 +270,7 @@ def _in_turn(rows: list[Row]) -> list[Row]:
     return [row for _, _, row in keyed]
 
 
-def _claim(worker: UUID, row: Row) -> Claim:
+def claim_of(worker: UUID, row: Sequence[Any]) -> Claim:
+    """Return a claimed row, with whatever stands behind the columns of a claim left out."""
     # By place: the statement returns the columns in the order of the fields, and RUN_AT last.
     return Claim._make((*row[:7], worker, *row[7:RUN_AT]))

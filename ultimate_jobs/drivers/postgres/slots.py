@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import transaction
 
 from ultimate_jobs.drivers.postgres import endings
+from ultimate_jobs.drivers.postgres.claims import claim_of
 from ultimate_jobs.drivers.postgres.statements import Statements
 from ultimate_jobs.slots import (
     Candidate,
@@ -97,7 +98,7 @@ class PostgresSlots:
             if row[0] is None:
                 orphans += slots
             else:
-                claimed.claims.append(_claim(worker, row))
+                claimed.claims.append(claim_of(worker, row))
                 claimed.slots[row[0]] = slots
         self._release(orphans)
         return claimed
@@ -209,24 +210,3 @@ def _listed(queues: tuple[str, ...] | None) -> list[str] | None:
 def _slot(row: Sequence[Any]) -> Slot:
     id_, token, name, number = row
     return Slot(id_, token, name, number, is_held=not name.startswith("rate:"))
-
-
-def _claim(worker: UUID, row: Sequence[Any]) -> Claim:
-    return Claim(
-        id=row[0],
-        run_id=row[1],
-        name=row[2],
-        queue=row[3],
-        tenant=row[4],
-        key=row[5],
-        payload=row[6],
-        worker=worker,
-        token=row[7],
-        attempt=row[8],
-        max_attempts=row[9],
-        lost_leases=row[10],
-        retry_count=row[11],
-        priority=row[12],
-        due_at=row[13],
-        traceparent=row[14],
-    )
