@@ -312,3 +312,18 @@ def test_limiter_key_that_cannot_be_computed_is_refused_at_the_enqueue(
 
     assert f'the key of limiter "smtp" {said}' in caught.value.cause
     assert found == []
+
+
+def test_stored_inputs_of_which_no_key_can_be_computed_are_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They share a key, other jobs are claimed on, and the log says why without their values."""
+    bound = Limiter("told", per_key=1, key=lambda number: 1 / 0).bound_to("j", ("number",))
+
+    found = {bound.scopes("acme", {"number": number})[-1].name for number in (41, 42)}
+
+    assert len(found) == 1
+    assert caplog.messages == [
+        'the key of limiter "told" raised ZeroDivisionError for a stored job, '
+        "which counts without it"
+    ]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import string
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from ultimate_jobs.errors import IdempotencyRequired, JobKeyInvalid, JobOptionInvalid
+
+logger = logging.getLogger("ultimate_jobs.identity")
 
 # In UTF-8 bytes. name + tenant + key share one btree entry, which holds at most 2704.
 MAX_BYTES = {"name": 255, "queue": 127, "tenant": 255, "key": 1024, "serial": 1024}
@@ -159,3 +163,28 @@ def _check_callable(
 
 def _refused(job: str | None, what: str, problem: str, fix: str) -> JobKeyInvalid:
     return JobKeyInvalid(job=job, what=what, problem=problem, fix=fix)
+
+
+def key_of_stored(
+    what: str, compute: Callable[..., Any] | None, inputs: Mapping[str, Any] | None
+) -> str | None:
+    """Return the key of a stored job, or ``None`` where none can be computed; never raises.
+
+    Args:
+        what: which key it is, for the log.
+        inputs: ``None`` where the stored ones cannot be read.
+    """
+    if inputs is None or compute is None:
+        return None
+    try:
+        return str(compute(inputs))
+    except Exception as error:
+        # An older build let these inputs pass; they must not stop the claim of other jobs.
+        _tell_once(what, type(error).__name__)
+        return None
+
+
+@cache
+def _tell_once(what: str, error_class: str) -> None:
+    """Log it once per process: a stored job is looked at many times a second."""
+    logger.warning("%s raised %s for a stored job, which counts without it", what, error_class)

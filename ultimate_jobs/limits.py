@@ -16,7 +16,7 @@ from ultimate_jobs.errors import (
     LimiterInvalid,
     UltimateJobsError,
 )
-from ultimate_jobs.identity import KeyFunction, check_text, key_function
+from ultimate_jobs.identity import KeyFunction, check_text, key_function, key_of_stored
 
 LONGEST_PERIOD = 86_400 * 365
 # Three of them, and the words between, stay below a third of what an index entry may hold.
@@ -229,13 +229,8 @@ class BoundLimiter:
         return Scope(f"rate:{self.prefix}{where}", one.rate or 1, one.period_ms, label)
 
     def _key(self, inputs: Mapping[str, Any] | None) -> str:
-        if inputs is None or self.key_for is None:
-            return NO_KEY
-        try:
-            return encoded(str(self.key_for(inputs)))
-        except Exception:
-            # An older build let these inputs pass; they must not stop the claim of other jobs.
-            return NO_KEY
+        key = key_of_stored(f'the key of limiter "{self.name}"', self.key_for, inputs)
+        return NO_KEY if key is None else encoded(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,12 +293,8 @@ class JobLimits:
         return tuple(found)
 
     def _lane(self, inputs: Mapping[str, Any] | None) -> str:
-        if inputs is None or self.serial_for is None:
-            return NO_KEY
-        try:
-            return str(self.serial_for(inputs))
-        except Exception:
-            return NO_KEY
+        lane = key_of_stored("a serial key", self.serial_for, inputs)
+        return NO_KEY if lane is None else lane
 
 
 def queue_scope(queue: str, concurrency: int) -> Scope:
